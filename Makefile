@@ -42,7 +42,7 @@ test_ready := $(stamps)/test-torch-$(TORCH)
 demo_extras := hf
 test_extras := $(if $(filter yes,$(TORCH)),hf$(comma)gguf$(comma)referees$(comma))inspect,servers,cloud,bleu,plots,card,dev,docs
 
-.PHONY: help demo test docs room fresh slow real versions processors bench sbom clean check-python check-torch
+.PHONY: help demo test docs room fresh format slow real versions processors bench sbom clean check-python check-torch
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -119,6 +119,9 @@ room: check-python $(test_ready)
 fresh: check-python $(test_ready)
 	@$(run) tools/pages.py fresh --workers $(WORKERS) $(ARGS) $(R)
 	@$(run) tools/build_readme.py
+
+format: check-python $(test_ready)
+	@$(VENV)/bin/ruff format -q . && $(VENV)/bin/ruff check -q --select I --fix . && $(VENV)/bin/nbdev_export && $(run) tools/ratchets.py
 
 clean:
 	rm -rf _docs _proc _exec _site_src build dist .pytest_cache

@@ -3,6 +3,7 @@
 Shards run here one after another with the model loaded once, so that what is timed is the work that comes with a cut: choosing windows,
 a journal and a part for each shard, the merge. Merging is also timed by itself, on parts of synthetic windows, against what it cannot do
 without: reading every part and writing the merged file."""
+
 import argparse
 import tempfile
 from pathlib import Path
@@ -22,31 +23,60 @@ from invar_nb.models.windows import plan_text
 def scored(folder, sentences, cuts, threads):
     "Ways to come from a loaded model and a plan to the file of losses."
     import torch
+
     torch.set_num_threads(threads)
     model = load_model(Path(invar_nb.__file__).parent / "demo_models" / "base")
-    text = " ".join(f"The sentence after number {i} counts to {i * i}." for i in range(sentences))
+    text = " ".join(
+        f"The sentence after number {i} counts to {i * i}." for i in range(sentences)
+    )
     plan = plan_text(model, text, max_length=256, stride=128)
     print(f"\n{plan.counts}, {len(plan_shards(model, plan).scorer.batches)} batches")
 
     def alone():
-        write_losses(score_plan(model, plan, journal=folder / "alone.journal"), folder / "alone.parquet")
+        write_losses(
+            score_plan(model, plan, journal=folder / "alone.journal"), folder / "alone.parquet"
+        )
         (folder / "alone.journal").unlink()
 
     def cut(of):
         target, work = Target(folder / f"cut{of}"), plan_shards(model, plan)
-        for i in range(1, of + 1): score_shard(work, target, (i, of), journal=place_journal(target, Shard(i, of)))
+        for i in range(1, of + 1):
+            score_shard(work, target, (i, of), journal=place_journal(target, Shard(i, of)))
         merge_parts(target, folder / f"cut{of}.parquet")
-        assert (folder / f"cut{of}.parquet").read_bytes() == (folder / "alone.parquet").read_bytes()
-        for name in target.names(): target.remove(name)
-    return {"one process": alone} | {f"{of} shard{'s' * (of > 1)}, and merging": lambda of=of: cut(of) for of in cuts}
+        assert (folder / f"cut{of}.parquet").read_bytes() == (
+            folder / "alone.parquet"
+        ).read_bytes()
+        for name in target.names():
+            target.remove(name)
+
+    return {"one process": alone} | {
+        f"{of} shard{'s' * (of > 1)}, and merging": lambda of=of: cut(of) for of in cuts
+    }
 
 
 def merged(folder, n, of, suffix):
     "Ways to come from the parts of n windows to one file."
     rng, target = np.random.default_rng(0), Target(folder / f"synthetic{suffix}")
-    whole = WindowLosses.from_arrays([f"0:{128 * i}-{128 * i + 128}" for i in range(n)], np.full(n, 128), rng.gamma(9, .3, n), data_id="sha256:0",
-                                     n_bytes=rng.integers(400, 600, n), document_ids=[str(i // 1000) for i in range(n)])
-    facts = {"model": "", "provenance": {"shard": {"windows": n, "data_id": "sha256:0", "batches": "", "command": "", "by": []}}}
+    whole = WindowLosses.from_arrays(
+        [f"0:{128 * i}-{128 * i + 128}" for i in range(n)],
+        np.full(n, 128),
+        rng.gamma(9, 0.3, n),
+        data_id="sha256:0",
+        n_bytes=rng.integers(400, 600, n),
+        document_ids=[str(i // 1000) for i in range(n)],
+    )
+    facts = {
+        "model": "",
+        "provenance": {
+            "shard": {
+                "windows": n,
+                "data_id": "sha256:0",
+                "batches": "",
+                "command": "",
+                "by": [],
+            }
+        },
+    }
     batches = tuple(range(i, min(n, i + 8)) for i in range(0, n, 8))
     for shard in (Shard(i, of) for i in range(1, of + 1)):
         numbers = np.array([i for batch in shard.take(batches) for i in batch])
@@ -55,9 +85,14 @@ def merged(folder, n, of, suffix):
 
     def plain():
         for path in paths:
-            for _ in open_losses(path).batches(): pass
+            for _ in open_losses(path).batches():
+                pass
         write_losses(whole, folder / f"plain{suffix}")
-    return {"read every part, write the file": plain, f"merge {of} parts": lambda: merge_parts(target, folder / f"merged{suffix}")}, sum(p.stat().st_size for p in paths) / n
+
+    return {
+        "read every part, write the file": plain,
+        f"merge {of} parts": lambda: merge_parts(target, folder / f"merged{suffix}"),
+    }, sum(p.stat().st_size for p in paths) / n
 
 
 def main():
@@ -70,10 +105,21 @@ def main():
     machine("numpy", "torch", "pyarrow")
     with tempfile.TemporaryDirectory() as folder:
         runs = scored(Path(folder), a.sentences, (1, 7, 16), a.threads)
-        table("a text scored", alternate(runs, a.rounds), "one process", {name: "<= 1.1" for name in runs if "shard" in name})
+        table(
+            "a text scored",
+            alternate(runs, a.rounds),
+            "one process",
+            {name: "<= 1.1" for name in runs if "shard" in name},
+        )
         runs, size = merged(Path(folder), a.windows, 16, ".parquet")
-        table(f"{a.windows} windows merged", alternate(runs, a.rounds), "read every part, write the file", {"merge 16 parts": "<= 2"})
+        table(
+            f"{a.windows} windows merged",
+            alternate(runs, a.rounds),
+            "read every part, write the file",
+            {"merge 16 parts": "<= 2"},
+        )
         figures("part files", {"bytes a window": (size, "<= 40")})
 
 
-if __name__ == "__main__": main()
+if __name__ == "__main__":
+    main()

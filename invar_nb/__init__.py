@@ -2,24 +2,32 @@
 
 The names of the package stand in `__init__.pyi`, each beside its module. A module is imported when one of its names is first
 used, so `import invar_nb` loads neither torch nor scipy."""
+
 import re as _re
 from pathlib import Path as _Path
 
 __version__ = "0.1.0"
 
 _names = _Path(__file__).with_name("__init__.pyi").read_text(encoding="utf-8")
-_module_of = {name: module for module, names in _re.findall(r"from \.(\S+) import (\([^)]*\)|.*)", _names)
-              for name in _re.findall(r"\w+(?= as )", names)}
+_module_of = {
+    name: module
+    for module, names in _re.findall(r"from \.(\S+) import (\([^)]*\)|.*)", _names)
+    for name in _re.findall(r"\w+(?= as )", names)
+}
 __all__ = sorted(_module_of)
+
 
 def __getattr__(name):
     if name in _module_of:
         from importlib import import_module
+
         from .foundations.docstrings import complete_docstrings
+
         module = import_module("." + _module_of[name], __name__)
         complete_docstrings(module.__name__)
         return globals().setdefault(name, getattr(module, name))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 def __dir__():
     return sorted([*globals(), *__all__])

@@ -1,83 +1,255 @@
 "The names of invar_nb, each from its module: type checkers read this file, and __init__.py too."
+
 __version__: str
 
-from .foundations.refuse import (
-    ContractError as ContractError, PairingError as PairingError, UsageError as UsageError)
-from .foundations.interval import Interval as Interval, Fallback as Fallback
-from .statistics.totals import (
-    weighted_mean as weighted_mean, effective_sample_size as effective_sample_size,
-    UnitTotals as UnitTotals)
-from .statistics.serial import jackknife_interval as jackknife_interval
-from .statistics.bootstrap import bootstrap_interval as bootstrap_interval
-from .statistics.paired_test import (
-    TTest as TTest, paired_t_test as paired_t_test, sign_flip_test as sign_flip_test)
-from .statistics.proportions import (
-    wilson_interval as wilson_interval, pass_at_k as pass_at_k,
-    newcombe_interval as newcombe_interval, fisher_exact as fisher_exact, mcnemar as mcnemar,
-    discordant_pairs as discordant_pairs)
-from .statistics.planning import Pilot as Pilot, n_for_power as n_for_power
-from .statistics.multiplicity import holm as holm, benjamini_hochberg as benjamini_hochberg
-from .arms.windows import (
-    Window as Window, plan_windows as plan_windows, perplexity as perplexity,
-    bits_per_byte as bits_per_byte)
-from .arms.window_losses import WindowLosses as WindowLosses
+from .arms.arm import Scores as Scores
+from .arms.arm import Translations as Translations
+from .arms.pair import Pair as Pair
+from .arms.pair import pair as pair
+from .arms.pair import pair_arrays as pair_arrays
 from .arms.predictions import Predictions as Predictions
-from .arms.arm import Scores as Scores, Translations as Translations
-from .arms.pair import Pair as Pair, pair as pair, pair_arrays as pair_arrays
-from .metrics.metric import (
-    Metric as Metric, METRICS as METRICS, register_metric as register_metric)
+from .arms.window_losses import WindowLosses as WindowLosses
+from .arms.windows import (
+    Window as Window,
+)
+from .arms.windows import (
+    bits_per_byte as bits_per_byte,
+)
+from .arms.windows import (
+    perplexity as perplexity,
+)
+from .arms.windows import (
+    plan_windows as plan_windows,
+)
 from .comparison.difference import Difference as Difference
+from .comparison.measured import sum_pair as sum_pair
+from .comparison.measured import totals_difference as totals_difference
 from .comparison.rows import Row as Row
 from .comparison.rules import Rules as Rules
 from .comparison.study import (
-    Study as Study, compare as compare, evaluate as evaluate, study as study)
+    Study as Study,
+)
+from .comparison.study import (
+    compare as compare,
+)
+from .comparison.study import (
+    evaluate as evaluate,
+)
+from .comparison.study import (
+    study as study,
+)
 from .comparison.verdict import Verdict as Verdict
-from .comparison.measured import sum_pair as sum_pair, totals_difference as totals_difference
-from .metrics.reliability import (
-    expected_calibration_error as expected_calibration_error,
-    reliability_bins as reliability_bins)
-from .metrics.calibration import calibration_error as calibration_error
-from .metrics.smooth_calibration import smooth_calibration_error as smooth_calibration_error
-from .metrics.brier import (
-    brier_score as brier_score, brier_decomposition as brier_decomposition)
-from .metrics.confusion import (
-    confusion_matrix as confusion_matrix, precision_recall_f1 as precision_recall_f1)
-from .metrics.bleu import bleu as bleu, corpus_bleu as corpus_bleu
-from .files.losses import (
-    LossFile as LossFile, loss_writer as loss_writer, losses_of as losses_of,
-    open_losses as open_losses, read_losses as read_losses, write_losses as write_losses)
-from .files.predictions import (
-    read_predictions as read_predictions, write_predictions as write_predictions,
-    predictions_from_columns as predictions_from_columns)
-from .files.lm_eval import read_lm_eval as read_lm_eval
+from .experiments.improvement import (
+    HIGHER as HIGHER,
+)
+from .experiments.improvement import (
+    LINEAR as LINEAR,
+)
+from .experiments.improvement import (
+    LOG as LOG,
+)
+from .experiments.improvement import (
+    LOWER as LOWER,
+)
+from .experiments.improvement import (
+    Evaluator as Evaluator,
+)
+from .experiments.improvement import (
+    MetricSpec as MetricSpec,
+)
+from .experiments.improvement import (
+    RunsArm as RunsArm,
+)
+from .experiments.improvement import (
+    compare_runs as compare_runs,
+)
+from .experiments.improvement import (
+    judge_many as judge_many,
+)
+from .experiments.improvement import (
+    judge_runs as judge_runs,
+)
+from .experiments.runner import (
+    ExperimentSpec as ExperimentSpec,
+)
+from .experiments.runner import (
+    Hypothesis as Hypothesis,
+)
+from .experiments.runner import (
+    judge_queue as judge_queue,
+)
+from .experiments.runner import (
+    over_seeds as over_seeds,
+)
+from .experiments.runner import (
+    run_all as run_all,
+)
+from .experiments.runner import (
+    run_queue as run_queue,
+)
+from .experiments.runner import (
+    write_runs as write_runs,
+)
+from .experiments.runs import ExperimentResult as ExperimentResult
+from .experiments.runs import read_runs as read_runs
 from .files.inspect_logs import read_inspect_log as read_inspect_log
 from .files.llama_cpp import (
-    read_logit_arm as read_logit_arm, read_logit_pair as read_logit_pair,
-    read_perplexity_log as read_perplexity_log, read_perplexity_pair as read_perplexity_pair)
+    read_logit_arm as read_logit_arm,
+)
+from .files.llama_cpp import (
+    read_logit_pair as read_logit_pair,
+)
+from .files.llama_cpp import (
+    read_perplexity_log as read_perplexity_log,
+)
+from .files.llama_cpp import (
+    read_perplexity_pair as read_perplexity_pair,
+)
+from .files.lm_eval import read_lm_eval as read_lm_eval
+from .files.losses import (
+    LossFile as LossFile,
+)
+from .files.losses import (
+    loss_writer as loss_writer,
+)
+from .files.losses import (
+    losses_of as losses_of,
+)
+from .files.losses import (
+    open_losses as open_losses,
+)
+from .files.losses import (
+    read_losses as read_losses,
+)
+from .files.losses import (
+    write_losses as write_losses,
+)
 from .files.plain_table import read_plain as read_plain
+from .files.predictions import (
+    predictions_from_columns as predictions_from_columns,
+)
+from .files.predictions import (
+    read_predictions as read_predictions,
+)
+from .files.predictions import (
+    write_predictions as write_predictions,
+)
 from .files.sources import read_every_eval as read_every_eval
-from .models.load import load_model as load_model, read_gguf as read_gguf
-from .models.score import score_windows as score_windows, score_text as score_text
-from .models.weights import compare_weights as compare_weights
-from .models.together import score_together as score_together
-from .models.questions import (
-    read_examples as read_examples, find_leaks as find_leaks,
-    answer_examples as answer_examples)
-from .models.servers import score_served as score_served
-from .experiments.runs import ExperimentResult as ExperimentResult, read_runs as read_runs
-from .experiments.improvement import (
-    MetricSpec as MetricSpec, HIGHER as HIGHER, LOWER as LOWER, LINEAR as LINEAR, LOG as LOG,
-    Evaluator as Evaluator, RunsArm as RunsArm, compare_runs as compare_runs, judge_runs as judge_runs,
-    judge_many as judge_many)
-from .experiments.runner import (
-    ExperimentSpec as ExperimentSpec, Hypothesis as Hypothesis, judge_queue as judge_queue,
-    over_seeds as over_seeds, run_all as run_all, run_queue as run_queue,
-    write_runs as write_runs)
-from .report.answer import result_html as result_html
-from .report.plan import Goal as Goal, Plan as Plan, plan_comparison as plan_comparison
-from .report.report import Report as Report, report_of as report_of
-from .shell.compare import compare_models as compare_models
-from .report.verify import verify as verify
+from .foundations.interval import Fallback as Fallback
+from .foundations.interval import Interval as Interval
+from .foundations.refuse import (
+    ContractError as ContractError,
+)
+from .foundations.refuse import (
+    PairingError as PairingError,
+)
+from .foundations.refuse import (
+    UsageError as UsageError,
+)
+from .metrics.bleu import bleu as bleu
+from .metrics.bleu import corpus_bleu as corpus_bleu
+from .metrics.brier import (
+    brier_decomposition as brier_decomposition,
+)
+from .metrics.brier import (
+    brier_score as brier_score,
+)
+from .metrics.calibration import calibration_error as calibration_error
+from .metrics.confusion import (
+    confusion_matrix as confusion_matrix,
+)
+from .metrics.confusion import (
+    precision_recall_f1 as precision_recall_f1,
+)
+from .metrics.metric import (
+    METRICS as METRICS,
+)
+from .metrics.metric import (
+    Metric as Metric,
+)
+from .metrics.metric import (
+    register_metric as register_metric,
+)
+from .metrics.reliability import (
+    expected_calibration_error as expected_calibration_error,
+)
+from .metrics.reliability import (
+    reliability_bins as reliability_bins,
+)
+from .metrics.smooth_calibration import smooth_calibration_error as smooth_calibration_error
 from .models.demo_text import demo_documents as demo_documents
+from .models.load import load_model as load_model
+from .models.load import read_gguf as read_gguf
+from .models.questions import (
+    answer_examples as answer_examples,
+)
+from .models.questions import (
+    find_leaks as find_leaks,
+)
+from .models.questions import (
+    read_examples as read_examples,
+)
+from .models.score import score_text as score_text
+from .models.score import score_windows as score_windows
+from .models.servers import score_served as score_served
+from .models.together import score_together as score_together
+from .models.weights import compare_weights as compare_weights
+from .report.answer import result_html as result_html
+from .report.plan import Goal as Goal
+from .report.plan import Plan as Plan
+from .report.plan import plan_comparison as plan_comparison
+from .report.report import Report as Report
+from .report.report import report_of as report_of
+from .report.verify import verify as verify
+from .shell.compare import compare_models as compare_models
 from .shell.demo import (
-    demo_model as demo_model, pruned_copy as pruned_copy, quantised_copy as quantised_copy)
+    demo_model as demo_model,
+)
+from .shell.demo import (
+    pruned_copy as pruned_copy,
+)
+from .shell.demo import (
+    quantised_copy as quantised_copy,
+)
+from .statistics.bootstrap import bootstrap_interval as bootstrap_interval
+from .statistics.multiplicity import benjamini_hochberg as benjamini_hochberg
+from .statistics.multiplicity import holm as holm
+from .statistics.paired_test import (
+    TTest as TTest,
+)
+from .statistics.paired_test import (
+    paired_t_test as paired_t_test,
+)
+from .statistics.paired_test import (
+    sign_flip_test as sign_flip_test,
+)
+from .statistics.planning import Pilot as Pilot
+from .statistics.planning import n_for_power as n_for_power
+from .statistics.proportions import (
+    discordant_pairs as discordant_pairs,
+)
+from .statistics.proportions import (
+    fisher_exact as fisher_exact,
+)
+from .statistics.proportions import (
+    mcnemar as mcnemar,
+)
+from .statistics.proportions import (
+    newcombe_interval as newcombe_interval,
+)
+from .statistics.proportions import (
+    pass_at_k as pass_at_k,
+)
+from .statistics.proportions import (
+    wilson_interval as wilson_interval,
+)
+from .statistics.serial import jackknife_interval as jackknife_interval
+from .statistics.totals import (
+    UnitTotals as UnitTotals,
+)
+from .statistics.totals import (
+    effective_sample_size as effective_sample_size,
+)
+from .statistics.totals import (
+    weighted_mean as weighted_mean,
+)

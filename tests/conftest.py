@@ -2,6 +2,7 @@
 
 INVAR_NB_TORCH=yes (set by the Makefile on Python 3.11): a missing PyTorch stops the run, nothing is skipped for it.
 INVAR_NB_TORCH=no: whatever needs PyTorch is named in the summary as NOT RUN. Unset: yes if it is installed."""
+
 import gc
 import importlib.util
 import os
@@ -15,13 +16,27 @@ WANTED = os.environ.get("INVAR_NB_TORCH", "yes" if HAS_TORCH else "no")
 
 def pytest_configure(config):
     if WANTED == "yes" and not HAS_TORCH:
-        raise pytest.UsageError("INVAR_NB_TORCH=yes, but PyTorch is not installed: run `make test`, or `make TORCH=no test` to go without.")
+        raise pytest.UsageError(
+            "INVAR_NB_TORCH=yes, but PyTorch is not installed: run `make test`, or `make TORCH=no test` to go without."
+        )
 
 
 def pytest_collection_modifyitems(items):
     "Pages first, tutorials and the two longest tests before all, so that no long test is left to one worker at the end."
-    long = ("[tutorials/", "::test_site_builds_without_a_warning", "::test_every_edited_leaf_is_refused[joint]")
-    items.sort(key=lambda item: 0 if any(part in item.nodeid for part in long) else 1 if "::test_page_" in item.nodeid else 2)
+    long = (
+        "[tutorials/",
+        "::test_site_builds_without_a_warning",
+        "::test_every_edited_leaf_is_refused[joint]",
+    )
+    items.sort(
+        key=lambda item: (
+            0
+            if any(part in item.nodeid for part in long)
+            else 1
+            if "::test_page_" in item.nodeid
+            else 2
+        )
+    )
 
 
 def pytest_collection_finish(session):
@@ -33,16 +48,33 @@ def pytest_collection_finish(session):
 def pytest_terminal_summary(terminalreporter):
     t = terminalreporter
     reports = [r for key in ("passed", "failed", "skipped") for r in t.stats.get(key, [])]
-    timed = sorted({(k, v) for r in reports for k, v in getattr(r, "user_properties", ()) if k.startswith("page ")}, key=lambda kv: -float(kv[1]))
+    timed = sorted(
+        {
+            (k, v)
+            for r in reports
+            for k, v in getattr(r, "user_properties", ())
+            if k.startswith("page ")
+        },
+        key=lambda kv: -float(kv[1]),
+    )
     if timed:
         t.section("pages (seconds each)")
-        for name, seconds in timed: t.write_line(f"{float(seconds):7.1f}  {name.removeprefix('page ')}")
-    uncompared = [str(r.longrepr[2]) for r in t.stats.get("skipped", []) if "not compared" in str(r.longrepr)]
+        for name, seconds in timed:
+            t.write_line(f"{float(seconds):7.1f}  {name.removeprefix('page ')}")
+    uncompared = [
+        str(r.longrepr[2])
+        for r in t.stats.get("skipped", [])
+        if "not compared" in str(r.longrepr)
+    ]
     if uncompared:
         t.section("NOT COMPARED", sep="!", yellow=True, bold=True)
-        for reason in uncompared: t.write_line(reason.removeprefix("Skipped: "))
+        for reason in uncompared:
+            t.write_line(reason.removeprefix("Skipped: "))
     missed = [r for r in t.stats.get("skipped", []) if "torch" in str(r.longrepr).lower()]
     if missed:
         t.section("NOT RUN: PyTorch is not installed", sep="!", red=True, bold=True)
-        for name in sorted({r.nodeid for r in missed}): t.write_line(f"NOT RUN  {name}")
-        t.write_line(f"{len(missed)} checks were not run. Python 3.11 with `make test` runs them.")
+        for name in sorted({r.nodeid for r in missed}):
+            t.write_line(f"NOT RUN  {name}")
+        t.write_line(
+            f"{len(missed)} checks were not run. Python 3.11 with `make test` runs them."
+        )

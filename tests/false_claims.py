@@ -1,6 +1,7 @@
 """How often some claim is wrong, by simulation: one row alone, and families of independent rows by Holm, for documents of equal and of geometric length.
 Nothing here is the package's but the two tests of one row that it is checked against (tests/test_rates.py): the fit of the rows is written for all of them at once.
 `python tests/false_claims.py` writes nbs/statistics/rates.csv (twenty minutes)."""
+
 import csv
 import math
 import sys
@@ -14,27 +15,50 @@ from scipy.special import stdtr
 from invar_nb.statistics.paired_test import sign_flip_test
 
 TABLE = Path(__file__).parent.parent / "nbs" / "statistics" / "rates.csv"
-FIELDS = ("law", "lengths", "documents", "effective", "rows", "tables", "equivalent", "changed")
+FIELDS = (
+    "law",
+    "lengths",
+    "documents",
+    "effective",
+    "rows",
+    "tables",
+    "equivalent",
+    "changed",
+)
 EVEN, SHARES = "normal", (10, 5, 3, 2)  # % of the documents that carry the whole change
 CARRY = tuple(f"{share} % carry all" for share in SHARES)
 SKEWED = ("exponential", "lognormal 1", *CARRY)
 ROWS, TABLES, ALONE, FEWEST, ALPHA = (1, 2, 5, 10, 20, 40), 2000, 80_000, 10, 0.05
-DOCUMENTS = {"equal": (10, 12, 15, 20, 30, 40, 60, 80, 100, 150, 200, 300, 500),
-             "geometric": (20, 28, 40, 60, 80, 100, 111, 150, 200, 300, 400, 600, 1000)}
+DOCUMENTS = {
+    "equal": (10, 12, 15, 20, 30, 40, 60, 80, 100, 150, 200, 300, 500),
+    "geometric": (20, 28, 40, 60, 80, 100, 111, 150, 200, 300, 400, 600, 1000),
+}
 NOISE = 0.01  # of a document that carries no part of the change, beside a change of 1
 
 
 def carried(share):
     "1 in the documents that carry the change, 0 in the others, and a little noise."
     sd = math.sqrt(share * (1 - share) + NOISE**2)
-    return lambda rng, size: ((rng.random(size, np.float32) < share) - share + NOISE * rng.standard_normal(size)) / sd
+    return lambda rng, size: (
+        ((rng.random(size, np.float32) < share) - share + NOISE * rng.standard_normal(size))
+        / sd
+    )
 
 
-LAWS = {"normal": lambda rng, size: rng.standard_normal(size),  # mean 0, standard deviation 1; a few documents far above the rest
-        "exponential": lambda rng, size: rng.standard_exponential(size) - 1,
-        "lognormal 1": lambda rng, size: (rng.lognormal(0, 1, size) - math.exp(.5)) / math.sqrt(math.exp(2) - math.e),
-        **{name: carried(share / 100) for name, share in zip(CARRY, SHARES, strict=True)}}
-LENGTHS = {"equal": lambda rng, size: np.ones(size), "geometric": lambda rng, size: rng.geometric(1 / 8, size).astype(float)}
+LAWS = {
+    "normal": lambda rng, size: rng.standard_normal(
+        size
+    ),  # mean 0, standard deviation 1; a few documents far above the rest
+    "exponential": lambda rng, size: rng.standard_exponential(size) - 1,
+    "lognormal 1": lambda rng, size: (
+        (rng.lognormal(0, 1, size) - math.exp(0.5)) / math.sqrt(math.exp(2) - math.e)
+    ),
+    **{name: carried(share / 100) for name, share in zip(CARRY, SHARES, strict=True)},
+}
+LENGTHS = {
+    "equal": lambda rng, size: np.ones(size),
+    "geometric": lambda rng, size: rng.geometric(1 / 8, size).astype(float),
+}
 
 
 def fit_rows(numerators, weights):
@@ -48,12 +72,25 @@ def fit_rows(numerators, weights):
         power *= y
         sums[k] = power.mean(1)
     g, kurtosis, m5, m6 = (sums[k] / sums[2] ** (k / 2) for k in (3, 4, 5, 6))
-    nu = np.where(kurtosis > 1, np.clip(2 * n / np.maximum(kurtosis - 1, 1e-12), 2, n - 1), n - 1)
-    noise = np.maximum(0, m6 - 6 * kurtosis + 9 + g * (11 * g - 3 * m5 + 2.25 * g * (kurtosis - 1))) / n
-    with np.errstate(divide="ignore", invalid="ignore"): c = np.where(g**2 > noise, g - noise / g, 0) / (2 * math.sqrt(n))
+    nu = np.where(
+        kurtosis > 1, np.clip(2 * n / np.maximum(kurtosis - 1, 1e-12), 2, n - 1), n - 1
+    )
+    noise = (
+        np.maximum(
+            0, m6 - 6 * kurtosis + 9 + g * (11 * g - 3 * m5 + 2.25 * g * (kurtosis - 1))
+        )
+        / n
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        c = np.where(g**2 > noise, g - noise / g, 0) / (2 * math.sqrt(n))
     s = D[:, 0] / error
     x = s + c * s**2 / 3 + c**2 * s**3 / 27 + c / 6
-    return D[:, 0], np.minimum(1, 2 * stdtr(nu, -np.abs(x))), total[:, 0] ** 2 / (weights**2).sum(1), nu
+    return (
+        D[:, 0],
+        np.minimum(1, 2 * stdtr(nu, -np.abs(x))),
+        total[:, 0] ** 2 / (weights**2).sum(1),
+        nu,
+    )
 
 
 def draw(law, lengths, documents, rows, rng):
@@ -66,11 +103,17 @@ def simulate(law, lengths, documents, counts=ROWS, tables=TABLES, alone=ALONE, s
     *equivalent*: every row is worse by exactly a wide margin. Its p against the margin is that of no change of the row without the shift.
     *changed*: no row changed. A row alone is claimed by its fit, and both are then told apart by sign: a change for the worse, the law turned round."""
     rng = np.random.default_rng([zlib.crc32(repr((law, lengths, documents)).encode()), seed])
-    pool, block, fits, kept = max(tables * max(counts), alone if 1 in counts else 0), max(1, 2_000_000 // documents), [], {}
+    pool, block, fits, kept = (
+        max(tables * max(counts), alone if 1 in counts else 0),
+        max(1, 2_000_000 // documents),
+        [],
+        {},
+    )
     for start in range(0, pool, block):
         numerators, weights = draw(law, lengths, documents, min(block, pool - start), rng)
         fits.append(fit_rows(numerators, weights))
-        for i in np.flatnonzero(fits[-1][1] <= ALPHA): kept[start + i] = numerators[i].copy()  # y + D w is the numerator, up to a factor
+        for i in np.flatnonzero(fits[-1][1] <= ALPHA):
+            kept[start + i] = numerators[i].copy()  # y + D w is the numerator, up to a factor
     D, p, effective, nu = map(np.concatenate, zip(*fits, strict=True))
     enough, flips, lines = (effective >= FEWEST) & (nu >= 4), {}, []
 
@@ -79,29 +122,62 @@ def simulate(law, lengths, documents, counts=ROWS, tables=TABLES, alone=ALONE, s
             one_sign = (kept[i] > 0).all() or (kept[i] < 0).all()
             flips[i] = 2.0 ** (1 - documents) if one_sign else sign_flip_test(kept[i]).p_value
         return flips[i]
+
     for rows in counts:
         size = alone if rows == 1 else tables
-        own = lambda a: a[:size * rows].reshape(size, rows)
+        own = lambda a: a[: size * rows].reshape(size, rows)
         limit = ALPHA / np.maximum(own(enough).sum(1, keepdims=True), 1)
         shown = own(enough) & (own(p) <= limit)
         equivalent = (shown & (own(D) < 0)).any(1)
-        if rows == 1: changed = shown[:, 0]
-        else: changed = [any(by_signs(t * rows + j) <= limit[t, 0] for j in np.flatnonzero(shown[t])) for t in range(size)]
-        lines.append(dict(zip(FIELDS, (law, lengths, documents, float(effective.mean()), rows, size, float(np.mean(equivalent)), float(np.mean(changed))),
-                              strict=True)))
+        if rows == 1:
+            changed = shown[:, 0]
+        else:
+            changed = [
+                any(by_signs(t * rows + j) <= limit[t, 0] for j in np.flatnonzero(shown[t]))
+                for t in range(size)
+            ]
+        lines.append(
+            dict(
+                zip(
+                    FIELDS,
+                    (
+                        law,
+                        lengths,
+                        documents,
+                        float(effective.mean()),
+                        rows,
+                        size,
+                        float(np.mean(equivalent)),
+                        float(np.mean(changed)),
+                    ),
+                    strict=True,
+                )
+            )
+        )
     return lines
 
 
 def main(path=TABLE):
-    cells = [(law, lengths, n) for lengths in DOCUMENTS for n, law in product(DOCUMENTS[lengths], LAWS)]
+    cells = [
+        (law, lengths, n)
+        for lengths in DOCUMENTS
+        for n, law in product(DOCUMENTS[lengths], LAWS)
+    ]
     with open(path, "w", encoding="utf-8", newline="") as file:
         out = csv.DictWriter(file, FIELDS, lineterminator="\n")
         out.writeheader()
         for cell in cells:
             for line in simulate(*cell):
-                out.writerow(line | {name: f"{line[name]:.{1 if name == 'effective' else 4}f}" for name in ("effective", "equivalent", "changed")})
+                out.writerow(
+                    line
+                    | {
+                        name: f"{line[name]:.{1 if name == 'effective' else 4}f}"
+                        for name in ("effective", "equivalent", "changed")
+                    }
+                )
             file.flush()
             print(*cell, file=sys.stderr, flush=True)
 
 
-if __name__ == "__main__": main(*map(Path, sys.argv[1:]))
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:]))

@@ -2,6 +2,7 @@
 
 When commands, options or the shape of report.json change, the lines and the adapters follow; tests/data/frozen.json never does.
 `python tests/frozen_cases.py` wrote that file from the commands as they were before the redesign."""
+
 import contextlib
 import io
 import json
@@ -13,22 +14,23 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from commands import main
+from frozen_inputs import write_inputs
 
+from invar_nb.arms.pair import pair
 from invar_nb.comparison import looks
 from invar_nb.comparison.study import Rules, study
 from invar_nb.files import losses
 from invar_nb.files.losses import read_losses
 from invar_nb.files.predictions import read_predictions
 from invar_nb.files.sources import Reading, read_arms
-from invar_nb.arms.pair import pair
 from invar_nb.report.report import report_of
 from invar_nb.shell import terminal
-from commands import main
-
-from frozen_inputs import write_inputs
 
 FROZEN = Path(__file__).parent / "data/frozen.json"
-FOUR = lambda folder, end: " ".join(f"{folder}/{model}.{end}" for model in ("base", "q8", "q4", "q3", "tuned"))
+FOUR = lambda folder, end: " ".join(
+    f"{folder}/{model}.{end}" for model in ("base", "q8", "q4", "q3", "tuned")
+)
 TWO = lambda folder, end: f"compare {folder}/base.{end} {folder}/q4.{end}"
 LM, INSPECT = "compare lm/base lm/tuned", "compare inspect/base inspect/tuned"
 
@@ -98,19 +100,35 @@ STUDIES = {
 # --- studies that no command on files reaches -----------------------------------------------------------------------------------------
 def arms_on(model, folders, read=read_losses, end="jsonl", part=True):
     "(name, part) -> arm: a baseline and one candidate in each folder."
-    return {(name, folder if part else ""): read(f"{folder}/{m}.{end}") for folder in folders for name, m in (("baseline", "base"), ("candidate", model))}
+    return {
+        (name, folder if part else ""): read(f"{folder}/{m}.{end}")
+        for folder in folders
+        for name, m in (("baseline", "base"), ("candidate", model))
+    }
 
 
 def texts_compared(weights=None, primary=None, model="q4"):
     "Three texts, or one that decides; pooled where weights are given."
-    return report_of(study(arms_on(model, ("law", "news", "code")), Rules(pooling=weights, deciding=primary or ())))
+    return report_of(
+        study(
+            arms_on(model, ("law", "news", "code")),
+            Rules(pooling=weights, deciding=primary or ()),
+        )
+    )
 
 
 def with_questions():
     "A text that decides, and questions beside it."
     arms = {(name, "text"): arm for (name, _), arm in arms_on("q8", ["docs"]).items()} | {
-        (name, "examples"): arm for (name, _), arm in arms_on("q8", ["answers"], read_predictions, "csv").items()}
-    return report_of(study(arms, Rules(deciding="text", by="language", metrics=("perplexity", "accuracy", "brier"))))
+        (name, "examples"): arm
+        for (name, _), arm in arms_on("q8", ["answers"], read_predictions, "csv").items()
+    }
+    return report_of(
+        study(
+            arms,
+            Rules(deciding="text", by="language", metrics=("perplexity", "accuracy", "brier")),
+        )
+    )
 
 
 def stopped(target, model):
@@ -121,7 +139,8 @@ def stopped(target, model):
         then.setattr(looks, "FIRST", 40)  # where the first look was then; now it waits for 100
         for k in (order := looks.order_units(whole.baseline)).at:
             seen = whole.take(order.rows(k))
-            if looks.look_at(seen).looks.decided: break
+            if looks.look_at(seen).looks.decided:
+                break
         return report_of(study(dict(zip(arms, (seen.baseline, seen.candidate), strict=True))))
 
 
@@ -132,7 +151,9 @@ BY_PYTHON = {
     "texts: pooled, equal": lambda: texts_compared("equal"),
     "texts: pooled by tokens": lambda: texts_compared("tokens", model="q8"),
     "texts: pooled, texts like these": lambda: texts_compared("random"),
-    "texts: pooled, given": lambda: texts_compared({"law": 1, "news": 2, "code": 5}, model="tuned"),
+    "texts: pooled, given": lambda: texts_compared(
+        {"law": 1, "news": 2, "code": 5}, model="tuned"
+    ),
     "stopped: this text": lambda: stopped("text", "q3"),
     "stopped: texts like this": lambda: stopped("texts-like-this", "tuned"),
     "stopped: equivalent": lambda: stopped("text", "q8"),
@@ -142,28 +163,79 @@ BY_PYTHON = {
 
 # --- what reading a file gives: path and options of the reader ------------------------------------------------------------------------
 IMPORTS = {
-    "lm-eval: choices": ("lm/base", {"tasks": ("invar_choices",)}), "lm-eval: a field to slice by": ("lm/tuned", {"tasks": ("invar_choices",), "slices": ("gold",)}),
-    "lm-eval: losses": ("lm/base", {"tasks": ("invar_rolling",)}), "lm-eval: a filter": ("lm/base", {"tasks": ("invar_words",), "filter": "first-word"}),
-    "lm-eval: another filter": ("lm/base", {"tasks": ("invar_words",), "filter": "first-letter"}), "lm-eval: all": ("lm/tuned", {"score": "shared", "filter": "first-word"}),
-    "inspect: a scorer": ("inspect/base/choices.json", {"score": "choice"}), "inspect: another": ("inspect/tuned/choices.json", {"score": "letters"}),
-    "inspect: archive": ("choices.eval", {"score": "choice"}), "inspect: losses": ("inspect/base/texts.json", {"score": "perplexity"}),
+    "lm-eval: choices": ("lm/base", {"tasks": ("invar_choices",)}),
+    "lm-eval: a field to slice by": (
+        "lm/tuned",
+        {"tasks": ("invar_choices",), "slices": ("gold",)},
+    ),
+    "lm-eval: losses": ("lm/base", {"tasks": ("invar_rolling",)}),
+    "lm-eval: a filter": ("lm/base", {"tasks": ("invar_words",), "filter": "first-word"}),
+    "lm-eval: another filter": (
+        "lm/base",
+        {"tasks": ("invar_words",), "filter": "first-letter"},
+    ),
+    "lm-eval: all": ("lm/tuned", {"score": "shared", "filter": "first-word"}),
+    "inspect: a scorer": ("inspect/base/choices.json", {"score": "choice"}),
+    "inspect: another": ("inspect/tuned/choices.json", {"score": "letters"}),
+    "inspect: archive": ("choices.eval", {"score": "choice"}),
+    "inspect: losses": ("inspect/base/texts.json", {"score": "perplexity"}),
     "inspect: a folder": ("inspect/tuned", {"score": ("choice", "texts=perplexity")}),
-    "llama.cpp: log": ("llama/base.type1.log", {}), "llama.cpp: binary": ("llama/tuned.kld", {}),
-    "Every Eval Ever": ("eee/q4-ARC.jsonl", {}), "Every Eval Ever: three tasks": ("eee/q4.jsonl", {}),
-    "table: CSV": ("tables/base.csv", {"id": "item", "loss": "nll", "tokens": "n", "n_bytes": "size", "cluster": "group"}),
-    "table: JSON Lines, renamed": ("tables/base.jsonl", {"id": "item", "rename": {"nll": "loss", "n": "tokens"}}), "table: JSON": ("tables/base.json", {"id": "item", "loss": "nll", "tokens": "n"}),
-    "table: Parquet": ("tables/base.parquet", {"id": "item", "loss": "nll", "tokens": "n"}), "table: sums": ("tables/base-sums.csv", {"id": "item", "loss": "nll", "tokens": "n", "sums": True}),
-    "table: scores": ("scores/q4.csv", {"id": "doc", "score": "f1", "cluster": "subject", "slices": ("topic",)}), "table: lower is better": ("scores/q4.csv", {"id": "doc", "score": "seconds", "better": "lower"}),
-    "table: averaged": ("tables/base.csv", {"id": "doc", "score": "nll", "better": "lower", "repeats": "mean"}),
-    "answers: CSV": ("answers/q4.csv", {}), "answers: JSON Lines": ("plain/q4.jsonl", {}), "answers: Parquet": ("plain/base.parquet", {}),
-    "losses: documents": ("docs/q4.jsonl", {}), "losses: Parquet": ("docs/base.parquet", {}), "losses: splits": ("split/q4.jsonl", {}), "losses: sums of classes": ("sliced/q4.jsonl", {}),
-    "losses: bytes": ("whole/q4.jsonl", {}), "translations": ("texts/q4.txt", {"references": ("texts/right1.txt",)}), "translations: two right": ("texts/q3.txt", {"references": ("texts/right1.txt", "texts/right2.txt")}),
+    "llama.cpp: log": ("llama/base.type1.log", {}),
+    "llama.cpp: binary": ("llama/tuned.kld", {}),
+    "Every Eval Ever": ("eee/q4-ARC.jsonl", {}),
+    "Every Eval Ever: three tasks": ("eee/q4.jsonl", {}),
+    "table: CSV": (
+        "tables/base.csv",
+        {"id": "item", "loss": "nll", "tokens": "n", "n_bytes": "size", "cluster": "group"},
+    ),
+    "table: JSON Lines, renamed": (
+        "tables/base.jsonl",
+        {"id": "item", "rename": {"nll": "loss", "n": "tokens"}},
+    ),
+    "table: JSON": ("tables/base.json", {"id": "item", "loss": "nll", "tokens": "n"}),
+    "table: Parquet": ("tables/base.parquet", {"id": "item", "loss": "nll", "tokens": "n"}),
+    "table: sums": (
+        "tables/base-sums.csv",
+        {"id": "item", "loss": "nll", "tokens": "n", "sums": True},
+    ),
+    "table: scores": (
+        "scores/q4.csv",
+        {"id": "doc", "score": "f1", "cluster": "subject", "slices": ("topic",)},
+    ),
+    "table: lower is better": (
+        "scores/q4.csv",
+        {"id": "doc", "score": "seconds", "better": "lower"},
+    ),
+    "table: averaged": (
+        "tables/base.csv",
+        {"id": "doc", "score": "nll", "better": "lower", "repeats": "mean"},
+    ),
+    "answers: CSV": ("answers/q4.csv", {}),
+    "answers: JSON Lines": ("plain/q4.jsonl", {}),
+    "answers: Parquet": ("plain/base.parquet", {}),
+    "losses: documents": ("docs/q4.jsonl", {}),
+    "losses: Parquet": ("docs/base.parquet", {}),
+    "losses: splits": ("split/q4.jsonl", {}),
+    "losses: sums of classes": ("sliced/q4.jsonl", {}),
+    "losses: bytes": ("whole/q4.jsonl", {}),
+    "translations": ("texts/q4.txt", {"references": ("texts/right1.txt",)}),
+    "translations: two right": (
+        "texts/q3.txt",
+        {"references": ("texts/right1.txt", "texts/right2.txt")},
+    ),
 }
 PLANS = {
-    "sd": "--sd 0.05", "sd: a change": "--sd 0.05 --margin 1% --expect 2% --power 0.9 --level 0.9", "sd: half-width": "--sd 0.05 --half-width 1% --assurance 0.9", "documents": "docs/base.jsonl docs/q8.jsonl --margin 1%",
-    "one text": "serial/base.jsonl serial/q4.jsonl --expect 4%", "windows": "docs/base.jsonl docs/q8.jsonl --units windows --half-width 0.1%", "one file": "docs/base.jsonl --correlation 0.999",
-    "answers": "answers/base.csv answers/q8.csv --margin 5% --metric accuracy", "scores": "scores/base.csv scores/q8.csv --column id=doc --score f1 --column cluster=subject --margin 0.01",
-    "translations": "texts/base.txt texts/q8.txt columns.references=texts/right1.txt --margin 0.05", "bits per byte": "whole/base.jsonl whole/q8.jsonl --metric bits_per_byte --margin 0.01",
+    "sd": "--sd 0.05",
+    "sd: a change": "--sd 0.05 --margin 1% --expect 2% --power 0.9 --level 0.9",
+    "sd: half-width": "--sd 0.05 --half-width 1% --assurance 0.9",
+    "documents": "docs/base.jsonl docs/q8.jsonl --margin 1%",
+    "one text": "serial/base.jsonl serial/q4.jsonl --expect 4%",
+    "windows": "docs/base.jsonl docs/q8.jsonl --units windows --half-width 0.1%",
+    "one file": "docs/base.jsonl --correlation 0.999",
+    "answers": "answers/base.csv answers/q8.csv --margin 5% --metric accuracy",
+    "scores": "scores/base.csv scores/q8.csv --column id=doc --score f1 --column cluster=subject --margin 0.01",
+    "translations": "texts/base.txt texts/q8.txt columns.references=texts/right1.txt --margin 0.05",
+    "bits per byte": "whole/base.jsonl whole/q8.jsonl --metric bits_per_byte --margin 0.01",
 }
 
 
@@ -174,26 +246,88 @@ def arms_of(name):
 
 
 def facts_of(arm):
-    facts = {"kind": arm.kind, "model": arm.model, "data_id": arm.data_id, "n": len(arm), "unit": getattr(arm, "weight_unit", None), "better": getattr(arm, "better", None)}
-    texts = {name: getattr(arm, name, None) for name in ("ids", "label", "prediction", "clusters", "split", "hypotheses", "references", "labels")} | {f"slice {name}": values for name, values in getattr(arm, "slices", {}).items()}
-    numbers = {name: getattr(arm, name, None) for name in ("tokens", "log_loss", "n_bytes", "values", "confidence", "probabilities", "repeats")} | dict(getattr(arm, "columns", {}))
-    facts |= {name: sha256(json.dumps([value if value is None or isinstance(value, tuple) else str(value) for value in values]).encode()).hexdigest()[:16] for name, values in texts.items() if values is not None}
-    return facts | {name: math.fsum(values.ravel().tolist()) for name, values in numbers.items() if values is not None}
+    facts = {
+        "kind": arm.kind,
+        "model": arm.model,
+        "data_id": arm.data_id,
+        "n": len(arm),
+        "unit": getattr(arm, "weight_unit", None),
+        "better": getattr(arm, "better", None),
+    }
+    texts = {
+        name: getattr(arm, name, None)
+        for name in (
+            "ids",
+            "label",
+            "prediction",
+            "clusters",
+            "split",
+            "hypotheses",
+            "references",
+            "labels",
+        )
+    } | {f"slice {name}": values for name, values in getattr(arm, "slices", {}).items()}
+    numbers = {
+        name: getattr(arm, name, None)
+        for name in (
+            "tokens",
+            "log_loss",
+            "n_bytes",
+            "values",
+            "confidence",
+            "probabilities",
+            "repeats",
+        )
+    } | dict(getattr(arm, "columns", {}))
+    facts |= {
+        name: sha256(
+            json.dumps(
+                [
+                    value if value is None or isinstance(value, tuple) else str(value)
+                    for value in values
+                ]
+            ).encode()
+        ).hexdigest()[:16]
+        for name, values in texts.items()
+        if values is not None
+    }
+    return facts | {
+        name: math.fsum(values.ravel().tolist())
+        for name, values in numbers.items()
+        if values is not None
+    }
 
 
 def typed(line, out):
     "The words of a command line, with a folder for the report where the command writes one."
     words = shlex.split(line)
-    return [*words, "--quiet", *(["--out", str(out)] if words[0] in ("compare", "evaluate") and "--out" not in words else [])]
+    return [
+        *words,
+        "--quiet",
+        *(
+            ["--out", str(out)]
+            if words[0] in ("compare", "evaluate") and "--out" not in words
+            else []
+        ),
+    ]
 
 
 def answer(line, out=None):
     "(exit code, what is printed on stdout, the code of what was refused, what is printed on stderr) of a command line."
-    codes, printed, errors, describe = [], io.StringIO(), io.StringIO(), terminal.describe_error
-    terminal.describe_error = lambda error: codes.append(getattr(error, "code", None)) or describe(error)
+    codes, printed, errors, describe = (
+        [],
+        io.StringIO(),
+        io.StringIO(),
+        terminal.describe_error,
+    )
+    terminal.describe_error = lambda error: (
+        codes.append(getattr(error, "code", None)) or describe(error)
+    )
     try:
-        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(errors): code = main(typed(line, out))
-    finally: terminal.describe_error = describe
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(errors):
+            code = main(typed(line, out))
+    finally:
+        terminal.describe_error = describe
     return code, printed.getvalue(), codes[0] if codes else None, errors.getvalue()
 
 
@@ -201,12 +335,35 @@ def plan_of(name):
     "The numbers of a plan."
     code, printed, *_ = answer(f"plan {PLANS[name]} --json")
     plan = json.loads(printed)
-    return {key: plan[key] for key in ("goal", "needed", "at_pilot", "table", "units", "enough", "scale")} | {"decided": plan["decided"] is not None, "code": code}
+    return {
+        key: plan[key]
+        for key in ("goal", "needed", "at_pilot", "table", "units", "enough", "scale")
+    } | {"decided": plan["decided"] is not None, "code": code}
 
 
 # --- adapters: report.json of today -> what is frozen ---------------------------------------------------------------------------------
-WORDS = ("Regressed", "Improved", "Equivalent", "Identical", "Inconclusive", "Undecided", "No regression shown", "Failed")
-ROW = ("baseline", "candidate", "delta", "low", "high", "p", "adjusted p", "level", "margin", "claim")
+WORDS = (
+    "Regressed",
+    "Improved",
+    "Equivalent",
+    "Identical",
+    "Inconclusive",
+    "Undecided",
+    "No regression shown",
+    "Failed",
+)
+ROW = (
+    "baseline",
+    "candidate",
+    "delta",
+    "low",
+    "high",
+    "p",
+    "adjusted p",
+    "level",
+    "margin",
+    "claim",
+)
 
 
 def rows_of(d):
@@ -218,67 +375,178 @@ def rows_of(d):
         if role == "level":
             rows[" | ".join(("candidate", *where))] = value["value"], *(value["ci"] or ())
             continue
-        values = {"baseline": value["baseline"], "candidate": value["candidate"], "delta": value["delta"], "low": value["ci"][0], "high": value["ci"][1], "p": value["p_value"],
-                  "adjusted p": row["adjusted"].get("change"), "level": value["level"], "margin": row["margin"], "claim": row["claim"]}
-        if value["units"] == "seeds" and value["fallback"]: values |= {"low": None, "high": None}
-        if role == "pooled": values |= {"baseline": None, "candidate": None, "adjusted p": None}
+        values = {
+            "baseline": value["baseline"],
+            "candidate": value["candidate"],
+            "delta": value["delta"],
+            "low": value["ci"][0],
+            "high": value["ci"][1],
+            "p": value["p_value"],
+            "adjusted p": row["adjusted"].get("change"),
+            "level": value["level"],
+            "margin": row["margin"],
+            "claim": row["claim"],
+        }
+        if value["units"] == "seeds" and value["fallback"]:
+            values |= {"low": None, "high": None}
+        if role == "pooled":
+            values |= {"baseline": None, "candidate": None, "adjusted p": None}
         if role == "contrast":
-            apart = row["adjusted"].get("change", 1.0) <= round(1 - d["rules"].get("level", .95), 12)
-            values |= dict.fromkeys(("baseline", "candidate", "level", "margin")) | {"claim": "apart" if apart else "not apart"}
-            rows[" | ".join((f"{key['against']} against {key['candidate']}", "", "contrast", ""))] = tuple(values.values())
+            apart = row["adjusted"].get("change", 1.0) <= round(
+                1 - d["rules"].get("level", 0.95), 12
+            )
+            values |= dict.fromkeys(("baseline", "candidate", "level", "margin")) | {
+                "claim": "apart" if apart else "not apart"
+            }
+            rows[
+                " | ".join(
+                    (f"{key['against']} against {key['candidate']}", "", "contrast", "")
+                )
+            ] = tuple(values.values())
             continue
         if role == "control":
-            if key["slice"] or key["metric"] != next(r for r in d["rows"] if r["role"] == "lead")["key"]["metric"]: continue
-            values |= dict.fromkeys(("baseline", "candidate", "p", "adjusted p", "level", "margin", "claim"))
+            if (
+                key["slice"]
+                or key["metric"]
+                != next(r for r in d["rows"] if r["role"] == "lead")["key"]["metric"]
+            ):
+                continue
+            values |= dict.fromkeys(
+                ("baseline", "candidate", "p", "adjusted p", "level", "margin", "claim")
+            )
         rows[" | ".join((key["candidate"], *where))] = tuple(values.values())
-        if role == "rest" and row["floor"] is not None: rows[" | ".join(("floor", *where))] = row["floor"], abs(value["delta"]) <= row["floor"]
+        if role == "rest" and row["floor"] is not None:
+            rows[" | ".join(("floor", *where))] = (
+                row["floor"],
+                abs(value["delta"]) <= row["floor"],
+            )
     return rows
 
 
 def study_of(d):
     "What is frozen of one report."
-    kept = {"rows": rows_of(d), "exit": d["exit"]["code"], "rule": d["exit"]["rule"], "word": next((word for word in WORDS if d["headline"].startswith(word)), None)}
-    if d["exit"]["rule"] == "failed_runs": return kept | {"claim": None, "verdict": "failed"}
+    kept = {
+        "rows": rows_of(d),
+        "exit": d["exit"]["code"],
+        "rule": d["exit"]["rule"],
+        "word": next((word for word in WORDS if d["headline"].startswith(word)), None),
+    }
+    if d["exit"]["rule"] == "failed_runs":
+        return kept | {"claim": None, "verdict": "failed"}
     leads = [row for row in d["rows"] if row["role"] == "lead"]
     names, parts = ({row["key"][name] for row in leads} for name in ("candidate", "part"))
     pooled = [row for row in d["rows"] if row["role"] == "pooled"]
     alone = len(leads) == 1 or pooled or d["rules"].get("deciding")
-    if len(names) < 2 < 1 + len(parts) and not alone: kept["word"] = {"regressed": "Regressed", "inconclusive": "Undecided"}.get(d["claim"], "No regression shown")
-    if len(names) > 1: kept["word"] = None
-    words = ("regressed", "improved") if len(names) == 1 and (len(leads) == 1 or d["rules"].get("deciding")) else ("regressed",)
-    kept |= {"claim": d["claim"], "verdict": None if d["claim"] is None else d["claim"] if d["claim"] in words else "noise"}
-    first = next((pair for pair in d["pairs"] if pair["part"] in (d["rules"].get("deciding") or [pair["part"]])), None)
+    if len(names) < 2 < 1 + len(parts) and not alone:
+        kept["word"] = {"regressed": "Regressed", "inconclusive": "Undecided"}.get(
+            d["claim"], "No regression shown"
+        )
+    if len(names) > 1:
+        kept["word"] = None
+    words = (
+        ("regressed", "improved")
+        if len(names) == 1 and (len(leads) == 1 or d["rules"].get("deciding"))
+        else ("regressed",)
+    )
+    kept |= {
+        "claim": d["claim"],
+        "verdict": None
+        if d["claim"] is None
+        else d["claim"]
+        if d["claim"] in words
+        else "noise",
+    }
+    first = next(
+        (
+            pair
+            for pair in d["pairs"]
+            if pair["part"] in (d["rules"].get("deciding") or [pair["part"]])
+        ),
+        None,
+    )
     if first and len(names) == 1 and (len(parts) == 1 or d["rules"].get("deciding")):
-        if first["gate"]: kept["gate"] = {name: first["gate"][name] for name in ("limit", "observed", "passed")}
-        if tail := first["tail"]: kept["tail"] = [[row[name] for name in sorted(row) if name != "because"] for row in tail["results"]], tail["tokens"], tail["fraction"], tail["passed"]
+        if first["gate"]:
+            kept["gate"] = {
+                name: first["gate"][name] for name in ("limit", "observed", "passed")
+            }
+        if tail := first["tail"]:
+            kept["tail"] = (
+                [
+                    [row[name] for name in sorted(row) if name != "because"]
+                    for row in tail["results"]
+                ],
+                tail["tokens"],
+                tail["fraction"],
+                tail["passed"],
+            )
         if first["passages"] and len(parts) == 1:
-            kept["passages"] = {kind: [[p["id"], p["delta"], p["beyond"]] for p in (*ranked["lost"], *ranked["gained"])] for kind, ranked in first["passages"].items() if ranked}
-    if d["looks"]: kept["looks"] = [[look["windows"], look["tokens"], look["delta"], look["low"], look["high"], look["bound"], *look["z"], look["decided"]] for pair in d["looks"]["pairs"] for look in pair["rows"]]
+            kept["passages"] = {
+                kind: [
+                    [p["id"], p["delta"], p["beyond"]]
+                    for p in (*ranked["lost"], *ranked["gained"])
+                ]
+                for kind, ranked in first["passages"].items()
+                if ranked
+            }
+    if d["looks"]:
+        kept["looks"] = [
+            [
+                look["windows"],
+                look["tokens"],
+                look["delta"],
+                look["low"],
+                look["high"],
+                look["bound"],
+                *look["z"],
+                look["decided"],
+            ]
+            for pair in d["looks"]["pairs"]
+            for look in pair["rows"]
+        ]
     for ranking in d["rankings"]:
-        kept["sweep"] = {"level": d["rules"].get("level", .95), "gate_on": [name for name in ranking["order"] if name in d["rules"].get("deciding", ranking["order"])],
-                         "each": leads[0]["value"]["level"],
-                         **{name: ranking[name] for name in ("order", "groups", "size_unit", "sizes")}}
-    for row in pooled: kept["pooled"] = {name: row["about"][name] for name in ("weights", "spread", "prediction")}
+        kept["sweep"] = {
+            "level": d["rules"].get("level", 0.95),
+            "gate_on": [
+                name
+                for name in ranking["order"]
+                if name in d["rules"].get("deciding", ranking["order"])
+            ],
+            "each": leads[0]["value"]["level"],
+            **{name: ranking[name] for name in ("order", "groups", "size_unit", "sizes")},
+        }
+    for row in pooled:
+        kept["pooled"] = {
+            name: row["about"][name] for name in ("weights", "spread", "prediction")
+        }
     return kept
 
 
 def source_of(d):
     "The source systems' fields of report.json, of losses of one candidate."
-    if not d["dataset"] or d["parts"][1:]: return None
+    if not d["dataset"] or d["parts"][1:]:
+        return None
     stats = d["dataset"]["windows"]["stats"]
-    return {"primary_metric": {name: d["primary_metric"][name] for name in ("kind", "preview", "final", "ci", "display_ci")}, "stats": stats}
+    return {
+        "primary_metric": {
+            name: d["primary_metric"][name]
+            for name in ("kind", "preview", "final", "ci", "display_ci")
+        },
+        "stats": stats,
+    }
 
 
 def frozen_of(d):
     kept = study_of(d)
-    if source := source_of(d): kept["source"] = source
+    if source := source_of(d):
+        kept["source"] = source
     return kept
 
 
 # --- writing what is frozen -----------------------------------------------------------------------------------------------------------
 def frozen_study(name, out):
     "What a study gives now; `streamed` reads its files in batches, which else only files of more than 4e6 windows are."
-    if name in BY_PYTHON: return frozen_of(json.loads(json.dumps(BY_PYTHON[name]().document())))
+    if name in BY_PYTHON:
+        return frozen_of(json.loads(json.dumps(BY_PYTHON[name]().document())))
     limit, losses.LARGE = losses.LARGE, 10 if "streamed" in name else losses.LARGE
     code = answer(STUDIES[name], out)[0]
     losses.LARGE = limit
@@ -291,11 +559,31 @@ def write_frozen(folder):
     "All of it, from the code as it is now: only before the redesign."
     os.chdir(folder)
     write_inputs(folder)
-    frozen = {"row": ROW, "studies": {name: frozen_study(name, folder / f"out{i}") for i, name in enumerate([*STUDIES, *BY_PYTHON])},
-              "imports": {name: arms_of(name) for name in IMPORTS}, "plans": {name: plan_of(name) for name in PLANS}}
-    lines = [f' {json.dumps(section)}: ' + (json.dumps(value) if isinstance(value, (list, tuple)) else "{\n" + ",\n".join(
-        f"  {json.dumps(name)}: {json.dumps(entry, sort_keys=True)}" for name, entry in value.items()) + "\n }") for section, value in frozen.items()]
+    frozen = {
+        "row": ROW,
+        "studies": {
+            name: frozen_study(name, folder / f"out{i}")
+            for i, name in enumerate([*STUDIES, *BY_PYTHON])
+        },
+        "imports": {name: arms_of(name) for name in IMPORTS},
+        "plans": {name: plan_of(name) for name in PLANS},
+    }
+    lines = [
+        f" {json.dumps(section)}: "
+        + (
+            json.dumps(value)
+            if isinstance(value, (list, tuple))
+            else "{\n"
+            + ",\n".join(
+                f"  {json.dumps(name)}: {json.dumps(entry, sort_keys=True)}"
+                for name, entry in value.items()
+            )
+            + "\n }"
+        )
+        for section, value in frozen.items()
+    ]
     FROZEN.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
-if __name__ == "__main__": write_frozen(Path(sys.argv[1]))
+if __name__ == "__main__":
+    write_frozen(Path(sys.argv[1]))

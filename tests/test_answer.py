@@ -1,4 +1,5 @@
 "The answer on a terminal, in a comment and as a badge: widths, sizes and words, whatever was compared."
+
 import json
 import re
 from xml.etree import ElementTree
@@ -7,11 +8,23 @@ import numpy as np
 import pytest
 from rich.cells import cell_len
 from scipy import stats
-from studies import answers, arms_of, losses, looked, marks, recipes, with_divergence
+from studies import answers, arms_of, looked, losses, marks, recipes, with_divergence
 
+from invar_nb import (
+    METRICS,
+    Metric,
+    Predictions,
+    Rules,
+    Scores,
+    WindowLosses,
+    compare,
+    evaluate,
+    pair,
+    pair_arrays,
+    study,
+)
 from invar_nb.experiments.improvement import RunsArm
 from invar_nb.experiments.runs import read_row
-from invar_nb import METRICS, Metric, Predictions, Rules, Scores, WindowLosses, compare, evaluate, pair, pair_arrays, study
 from invar_nb.report.answer import WIDTH, summary, summary_markdown, text_table
 from invar_nb.report.build import document_of
 from invar_nb.report.report import render, report_of
@@ -22,8 +35,13 @@ def grid(names, parts, n=24):
     rng = np.random.default_rng(len(names))
     base = {part: losses(n=n, seed=k).baseline for k, part in enumerate(parts)}
     arms = {("baseline", part): arm for part, arm in base.items()}
-    return arms | {(name, part): base[part].changed(model=name, log_loss=base[part].log_loss + k / 50 + rng.normal(0, .02, n))
-                   for k, name in enumerate(names) for part in parts}
+    return arms | {
+        (name, part): base[part].changed(
+            model=name, log_loss=base[part].log_loss + k / 50 + rng.normal(0, 0.02, n)
+        )
+        for k, name in enumerate(names)
+        for part in parts
+    }
 
 
 def tasks(count, names=("q8", "q4"), n=20):
@@ -33,21 +51,38 @@ def tasks(count, names=("q8", "q4"), n=20):
     for k in range(count):
         base = Scores(ids=[f"e{i}" for i in range(n)], values=rng.random(n), score="acc")
         part = f"hendrycks_high_school_subject_number_{k:02d}"
-        arms |= {("baseline", part): base} | {(name, part): base.changed(model=name, values=base.values + rng.normal(0, .1, n)) for name in names}
+        arms |= {("baseline", part): base} | {
+            (name, part): base.changed(model=name, values=base.values + rng.normal(0, 0.1, n))
+            for name in names
+        }
     return arms
 
 
 SHAPES = {
-    "pair": lambda: compare(losses(.01)), "answers": lambda: compare(answers()), "scores": lambda: compare(marks()), "kl": lambda: compare(with_divergence()),
-    "looks": lambda: compare(looked()), "runs": lambda: study(recipes(), Rules(metrics=["loss"], better={"loss": "lower"})), "levels": lambda: evaluate(losses().baseline),
-    "40 candidates": lambda: study(grid([f"llama-3.1-8b-instruct-q{k}-group128-actorder" for k in range(40)], [""])),
-    "20 x 3": lambda: study(grid([f"copy-{k}" for k in range(20)], ["news", "law", "docs"])), "2 x 57": lambda: study(tasks(57), Rules(margin={"score": .02}, required="equivalent")),
-    "1 x 57": lambda: study(tasks(57, ["tuned"])), "wide": lambda: study(grid(["模型" * 6, "e\u0301" * 20, "<b>|`*`"], ["文", "law"])),
-    "pooled": lambda: study(arms_of({"law": losses(.01, seed=2), "news": losses(.02, seed=3)}), Rules(pooling="equal"))}
+    "pair": lambda: compare(losses(0.01)),
+    "answers": lambda: compare(answers()),
+    "scores": lambda: compare(marks()),
+    "kl": lambda: compare(with_divergence()),
+    "looks": lambda: compare(looked()),
+    "runs": lambda: study(recipes(), Rules(metrics=["loss"], better={"loss": "lower"})),
+    "levels": lambda: evaluate(losses().baseline),
+    "40 candidates": lambda: study(
+        grid([f"llama-3.1-8b-instruct-q{k}-group128-actorder" for k in range(40)], [""])
+    ),
+    "20 x 3": lambda: study(grid([f"copy-{k}" for k in range(20)], ["news", "law", "docs"])),
+    "2 x 57": lambda: study(tasks(57), Rules(margin={"score": 0.02}, required="equivalent")),
+    "1 x 57": lambda: study(tasks(57, ["tuned"])),
+    "wide": lambda: study(grid(["模型" * 6, "e\u0301" * 20, "<b>|`*`"], ["文", "law"])),
+    "pooled": lambda: study(
+        arms_of({"law": losses(0.01, seed=2), "news": losses(0.02, seed=3)}),
+        Rules(pooling="equal"),
+    ),
+}
 
 
 @pytest.fixture(scope="module")
-def documents(): return {name: report_of(make()) for name, make in SHAPES.items()}
+def documents():
+    return {name: report_of(make()) for name, make in SHAPES.items()}
 
 
 def rows_of_table(text):
@@ -60,157 +95,351 @@ def rows_of_table(text):
 def test_a_table_is_80_columns_wide_and_its_names_differ(documents, name):
     d = documents[name].document()
     lines = summary(d, width=WIDTH).splitlines()
-    assert all(cell_len(line) <= WIDTH for line in lines), [line for line in lines if cell_len(line) > WIDTH]
+    assert all(cell_len(line) <= WIDTH for line in lines), [
+        line for line in lines if cell_len(line) > WIDTH
+    ]
     table = rows_of_table(summary(d))
     firsts = [re.split(r"\s{2,}", line.strip())[0] for line in table[1:]]
     several = [r["part"] for r in d["rankings"]]
-    if len(several) < 2: assert len({*firsts}) == len(firsts), firsts
-    assert summary(d).splitlines()[0].startswith(d["headline"] if d["exit"]["rule"] not in ("requirement_missed", "secondary_regressed") else "Exit code 1: ")
+    if len(several) < 2:
+        assert len({*firsts}) == len(firsts), firsts
+    assert (
+        summary(d)
+        .splitlines()[0]
+        .startswith(
+            d["headline"]
+            if d["exit"]["rule"] not in ("requirement_missed", "secondary_regressed")
+            else "Exit code 1: "
+        )
+    )
 
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_what_is_posted_is_small_and_sound(documents, name):
     report = documents[name]
     files = render(report)
-    assert len(files["summary.md"].encode()) < 4096 and len(files["report.md"].encode()) < 60_000, {k: len(v) for k, v in files.items()}
+    assert (
+        len(files["summary.md"].encode()) < 4096 and len(files["report.md"].encode()) < 60_000
+    ), {k: len(v) for k, v in files.items()}
     table = [line for line in files["summary.md"].splitlines() if line.startswith("|")]
     assert len(table) > 2 or not report.document()["rows"]
     assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table}) <= 1
     made = json.loads(files["badge.json"])
-    assert made["schemaVersion"] == 1 and made["message"] and {*made} == {"schemaVersion", "label", "message", "color"}
+    assert (
+        made["schemaVersion"] == 1
+        and made["message"]
+        and {*made} == {"schemaVersion", "label", "message", "color"}
+    )
     assert (made["color"] == "red") == (report.exit_code in (1, 5))
-    if "result.svg" in files: ElementTree.fromstring(files["result.svg"])
+    if "result.svg" in files:
+        ElementTree.fromstring(files["result.svg"])
 
 
 def test_numbers_of_a_table_are_those_of_the_report(documents):
     "Each change of a ranked table, back from the text."
     d = documents["20 x 3"].document()
-    shown = re.findall(r"copy-\d+ +[\d.]+ +([+-]?[\d.]+) +\(([-\d.]+) to +([-\d.]+)\) +(.+)", summary(d))
-    leads = [row for r in d["rankings"] for name in r["order"] for row in d["rows"]
-             if row["role"] == "lead" and (row["key"]["candidate"], row["key"]["part"]) == (name, r["part"])]
+    shown = re.findall(
+        r"copy-\d+ +[\d.]+ +([+-]?[\d.]+) +\(([-\d.]+) to +([-\d.]+)\) +(.+)", summary(d)
+    )
+    leads = [
+        row
+        for r in d["rankings"]
+        for name in r["order"]
+        for row in d["rows"]
+        if row["role"] == "lead"
+        and (row["key"]["candidate"], row["key"]["part"]) == (name, r["part"])
+    ]
     assert len(shown) == len(leads) == 60
     for (change, low, high, claim), row in zip(shown, leads, strict=True):
-        assert f"{change} %" == row["words"]["change"] and claim == row["words"]["claim"] + "*" * bool(row["alone"])
-        assert [float(low), float(high)] == [float(x) for x in re.findall(r"[+-]?[\d.]+", row["words"]["interval"])]
+        assert f"{change} %" == row["words"]["change"] and claim == row["words"][
+            "claim"
+        ] + "*" * bool(row["alone"])
+        assert [float(low), float(high)] == [
+            float(x) for x in re.findall(r"[+-]?[\d.]+", row["words"]["interval"])
+        ]
 
 
 def test_ten_thousand_documents_and_names_that_would_steer_a_terminal():
     n, rng = 10_000, np.random.default_rng(0)
-    base = rng.gamma(9, .3, n)
-    arm = lambda values, name: WindowLosses.from_arrays(range(n), [64] * n, values, model=name, document_ids=range(n), provenance={
-        "text_digests": [f"sha256:{i:064x}" for i in range(n)], "text_bytes": [1] * n})
-    arms = {("baseline", ""): arm(base, "base"), ("a\nEquivalent within 2 %: all", ""): arm(base + .01, "a"), ("\x1b[31mred", ""): arm(base + rng.normal(0, .1, n), "b")}
+    base = rng.gamma(9, 0.3, n)
+    arm = lambda values, name: WindowLosses.from_arrays(
+        range(n),
+        [64] * n,
+        values,
+        model=name,
+        document_ids=range(n),
+        provenance={
+            "text_digests": [f"sha256:{i:064x}" for i in range(n)],
+            "text_bytes": [1] * n,
+        },
+    )
+    arms = {
+        ("baseline", ""): arm(base, "base"),
+        ("a\nEquivalent within 2 %: all", ""): arm(base + 0.01, "a"),
+        ("\x1b[31mred", ""): arm(base + rng.normal(0, 0.1, n), "b"),
+    }
     report = report_of(study(arms))
     files, text = render(report), str(report)
-    assert len(files["report.md"].encode()) < 60_000 and len(files["summary.md"].encode()) < 4096
-    assert "\x1b" not in text and not any(line.startswith("Equivalent within") for line in text.splitlines()[1:])
+    assert (
+        len(files["report.md"].encode()) < 60_000 and len(files["summary.md"].encode()) < 4096
+    )
+    assert "\x1b" not in text and not any(
+        line.startswith("Equivalent within") for line in text.splitlines()[1:]
+    )
     assert "\x1b" not in summary_markdown(report.document())
 
 
-@pytest.mark.parametrize("claim, words", [("equivalent", "equivalent"), ("improved", "improved"), ("regressed", "regressed"), ("inconclusive", "inconclusive"), ("not worse", "not worse")])
+@pytest.mark.parametrize(
+    "claim, words",
+    [
+        ("equivalent", "equivalent"),
+        ("improved", "improved"),
+        ("regressed", "regressed"),
+        ("inconclusive", "inconclusive"),
+        ("not worse", "not worse"),
+    ],
+)
 def test_the_words_of_the_grammar(claim, words):
     "Each claim by a pair that has it: in the first line, in the table and in the document."
-    shift, noise = {"equivalent": (.0, .02), "improved": (-.05, .02), "regressed": (.05, .02), "inconclusive": (.04, .2), "not worse": (.0, .2)}[claim]
+    shift, noise = {
+        "equivalent": (0.0, 0.02),
+        "improved": (-0.05, 0.02),
+        "regressed": (0.05, 0.02),
+        "inconclusive": (0.04, 0.2),
+        "not worse": (0.0, 0.2),
+    }[claim]
     d = report_of(compare(losses(shift, noise))).document()
     first, row = summary(d).splitlines()[0], d["rows"][0]
-    assert first.lower().startswith(claim) and row["words"]["claim"] == words and summary(d).split("\n\n")[1].endswith(words)
-    if claim == "not worse": assert first.endswith("; a loss of 2 % or more is ruled out.") and d["exit"]["rule"] == "not_worse"
-    if claim == "inconclusive": assert re.search(r"about [1-9],\d{3} documents would show", first)
+    assert (
+        first.lower().startswith(claim)
+        and row["words"]["claim"] == words
+        and summary(d).split("\n\n")[1].endswith(words)
+    )
+    if claim == "not worse":
+        assert (
+            first.endswith("; a loss of 2 % or more is ruled out.")
+            and d["exit"]["rule"] == "not_worse"
+        )
+    if claim == "inconclusive":
+        assert re.search(r"about [1-9],\d{3} documents would show", first)
 
 
 def test_before_and_after_have_the_same_decimals_and_counts_their_commas():
     ends = np.log([19.38, 19.9])
-    done = compare(pair_arrays(np.full(4000, ends[0]), np.full(4000, ends[1]), np.full(4000, 9)))
+    done = compare(
+        pair_arrays(np.full(4000, ends[0]), np.full(4000, ends[1]), np.full(4000, 9))
+    )
     assert re.search(r"19\.38 +19\.90 ", str(done)) and "over 4,000 windows" in str(done)
 
 
 def test_what_a_star_means_is_said_of_every_row():
-    d = report_of(compare(answers(60), margin=.05)).document()
+    d = report_of(compare(answers(60), margin=0.05)).document()
     assert "*" not in summary(d)
-    next(row for row in d["rows"] if row["role"] == "rest" and row["claim"] == "regressed")["alone"] = "regressed"
-    assert "regressed*" in summary(d) and summary(d).endswith(" *: the interval alone would claim more.")
+    next(row for row in d["rows"] if row["role"] == "rest" and row["claim"] == "regressed")[
+        "alone"
+    ] = "regressed"
+    assert "regressed*" in summary(d) and summary(d).endswith(
+        " *: the interval alone would claim more."
+    )
 
 
-@pytest.mark.parametrize("method, each, line", [
-    ("bca", 4, "BCa over windows, as the source systems do; documents are ignored."), ("bca", 1, ""), ("jackknife", 4, ""),
-    ("percentile", 2, "Percentile bootstrap over windows, as the source systems do; documents are ignored.")])
+@pytest.mark.parametrize(
+    "method, each, line",
+    [
+        ("bca", 4, "BCa over windows, as the source systems do; documents are ignored."),
+        ("bca", 1, ""),
+        ("jackknife", 4, ""),
+        (
+            "percentile",
+            2,
+            "Percentile bootstrap over windows, as the source systems do; documents are ignored.",
+        ),
+    ],
+)
 def test_a_bootstrap_that_ignores_documents_says_so_on_the_second_line(method, each, line):
-    report = report_of(compare(losses(n=80, document_ids=[f"d{i // each}" for i in range(80)]), method=method))
-    assert report.summary().split("\n")[1] == line and (not line or line in summary_markdown(report.document()))
+    report = report_of(
+        compare(losses(n=80, document_ids=[f"d{i // each}" for i in range(80)]), method=method)
+    )
+    assert report.summary().split("\n")[1] == line and (
+        not line or line in summary_markdown(report.document())
+    )
 
 
 def test_a_summary_names_the_models():
-    assert "\nBaseline: old. Candidate: new. On " in summary_markdown(compare(losses()).report().document())
-    assert "\nBaseline: old. Candidates: q4, q8. On " in summary_markdown(study({"baseline": losses().baseline, "q8": losses().candidate.changed(
-        model="./a/q8"), "q4": losses(.1).candidate.changed(model="/x/y/q4")}).report().document())
-    assert "\nMeasured: old. On " in summary_markdown(evaluate(losses().baseline).report().document())
+    assert "\nBaseline: old. Candidate: new. On " in summary_markdown(
+        compare(losses()).report().document()
+    )
+    assert "\nBaseline: old. Candidates: q4, q8. On " in summary_markdown(
+        study(
+            {
+                "baseline": losses().baseline,
+                "q8": losses().candidate.changed(model="./a/q8"),
+                "q4": losses(0.1).candidate.changed(model="/x/y/q4"),
+            }
+        )
+        .report()
+        .document()
+    )
+    assert "\nMeasured: old. On " in summary_markdown(
+        evaluate(losses().baseline).report().document()
+    )
 
 
 def test_levels_without_an_interval_say_why_and_long_notes_leave_names_whole():
     text = str(evaluate(answers(80).candidate))
     assert "None for ECE and smooth calibration error: it would cover too little." in text
-    lines = text_table([{"name": "smooth calibration error", "change": "0.1", "note": "word " * 20}], "value", 60)
-    assert lines[1].startswith("smooth calibration error  0.1") and len(lines) == 5 and max(map(len, lines)) <= 60 and lines[2].startswith(" " * 20)
+    lines = text_table(
+        [{"name": "smooth calibration error", "change": "0.1", "note": "word " * 20}],
+        "value",
+        60,
+    )
+    assert (
+        lines[1].startswith("smooth calibration error  0.1")
+        and len(lines) == 5
+        and max(map(len, lines)) <= 60
+        and lines[2].startswith(" " * 20)
+    )
 
 
 def test_names_of_rows_are_whole_while_there_is_room():
     "The answer of most danger to a learner fits 80 columns; of a name that does not, as much as the terminal has room for."
     labels, n, rng = ("correct", "incorrect", "ambiguous"), 200, np.random.default_rng(1)
     truth = [labels[i] for i in rng.integers(0, 3, n)]
-    arm = lambda name: Predictions(model=name, ids=[f"q{i}" for i in range(n)], labels=labels, label=truth, confidence=rng.uniform(.4, 1, n), slices={
-        "language": ["en" if i % 2 else "es" for i in range(n)]}, prediction=[t if rng.random() < .8 else labels[rng.integers(0, 3)] for t in truth])
+    arm = lambda name: Predictions(
+        model=name,
+        ids=[f"q{i}" for i in range(n)],
+        labels=labels,
+        label=truth,
+        confidence=rng.uniform(0.4, 1, n),
+        slices={"language": ["en" if i % 2 else "es" for i in range(n)]},
+        prediction=[t if rng.random() < 0.8 else labels[rng.integers(0, 3)] for t in truth],
+    )
     d = compare(pair(arm("old"), arm("new")), by=["language"]).report().document()
     for width in (80, 100, 120):
         lines = summary(d, width).split("\n")
-        assert any(line.startswith("incorrect called correct  ") for line in lines) and sum(line.startswith("  incorrect called correct  ") for line in lines) == 2
-        assert max(len(line) for line in lines if line.endswith(("inconclusive", "regressed"))) <= width and ".." not in "".join(lines[2:-2]), lines
-    assert "before" not in summary(d) and "before" in summary(d, 100)  # what the change says goes first
-    long = [{"name": "a name of no less than forty characters", "before": "1.0", "after": "2.0", "change": "+1.0", "low": "0.5", "high": "1.5", "claim": "regressed"}]
-    assert text_table(long, "change (95 % CI)", 90)[1].startswith("a name of no less than forty characters     1.0 ")
+        assert (
+            any(line.startswith("incorrect called correct  ") for line in lines)
+            and sum(line.startswith("  incorrect called correct  ") for line in lines) == 2
+        )
+        assert max(
+            len(line) for line in lines if line.endswith(("inconclusive", "regressed"))
+        ) <= width and ".." not in "".join(lines[2:-2]), lines
+    assert "before" not in summary(d) and "before" in summary(
+        d, 100
+    )  # what the change says goes first
+    long = [
+        {
+            "name": "a name of no less than forty characters",
+            "before": "1.0",
+            "after": "2.0",
+            "change": "+1.0",
+            "low": "0.5",
+            "high": "1.5",
+            "claim": "regressed",
+        }
+    ]
+    assert text_table(long, "change (95 % CI)", 90)[1].startswith(
+        "a name of no less than forty characters     1.0 "
+    )
     cut = text_table(long, "change (95 % CI)", 60)
     assert ".." in cut[1] and len(cut[1]) <= 60 and "before" not in cut[0]
 
 
 def test_a_metric_of_ones_own_can_be_left_out_of_a_check():
-    own = Metric(name="long_losses", unit="share", totals=lambda arm: ((arm.log_loss > 3).astype(float), np.ones(len(arm))))
+    own = Metric(
+        name="long_losses",
+        unit="share",
+        totals=lambda arm: ((arm.log_loss > 3).astype(float), np.ones(len(arm))),
+    )
     page = lambda metrics: render(compare(losses(), metrics=metrics).report())["report.md"]
-    with METRICS.registered(own): assert "\ninvar-nb verify report.json --without long_losses\n" in page(["perplexity", own])
+    with METRICS.registered(own):
+        assert "\ninvar-nb verify report.json --without long_losses\n" in page(
+            ["perplexity", own]
+        )
     assert "--without" not in page(["perplexity"])
 
 
 def test_what_could_have_been_found_and_what_pairing_did_not_help():
     marks = np.random.default_rng(3).normal(size=100)
-    arms = lambda values: {(name, ""): Scores(ids=range(100), values=v, score="mark") for name, v in (("baseline", marks), ("candidate", values))}
-    crossed, mixed = (document_of(study(arms(v), Rules(margin=.1))) for v in (-marks, np.random.default_rng(4).normal(size=100)))
-    assert "Pairing did not help: where one model does better, the other does worse. Unpaired, the interval would be 0.71 times as wide; check that equal ids are equal items." in summary(crossed)
+    arms = lambda values: {
+        (name, ""): Scores(ids=range(100), values=v, score="mark")
+        for name, v in (("baseline", marks), ("candidate", values))
+    }
+    crossed, mixed = (
+        document_of(study(arms(v), Rules(margin=0.1)))
+        for v in (-marks, np.random.default_rng(4).normal(size=100))
+    )
+    assert (
+        "Pairing did not help: where one model does better, the other does worse. Unpaired, the interval would be 0.71 times as wide; check that equal ids are equal items."
+        in summary(crossed)
+    )
     assert "Pairing" not in summary(mixed)  # by chance either way
     d = crossed["rows"][0]["value"]
-    size = float(re.search(r"A change of ([\d.]+) would have been found with 80 % power", summary(crossed))[1])
-    assert size == pytest.approx((stats.t.ppf(.975, 99) + stats.norm.ppf(.8)) * d["standard_error"], rel=.05)
-    clear = document_of(study(arms(marks - 3), Rules(margin=.1)))
+    size = float(
+        re.search(
+            r"A change of ([\d.]+) would have been found with 80 % power", summary(crossed)
+        )[1]
+    )
+    assert size == pytest.approx(
+        (stats.t.ppf(0.975, 99) + stats.norm.ppf(0.8)) * d["standard_error"], rel=0.05
+    )
+    clear = document_of(study(arms(marks - 3), Rules(margin=0.1)))
     assert "80 % power" not in summary(clear)
 
 
-@pytest.mark.parametrize("n, only_a, only_b", [(109, 1, 1), (164, 1, 0), (80, 3, 2), (200, 9, 5), (1000, 40, 33)])
+@pytest.mark.parametrize(
+    "n, only_a, only_b", [(109, 1, 1), (164, 1, 0), (80, 3, 2), (200, 9, 5), (1000, 40, 33)]
+)
 def test_what_paired_answers_would_have_shown_is_what_they_show(n, only_a, only_b):
     "One against one of 109: 3.7 points are found in .56 of studies, and were said to be in .8."
     right = np.arange(n) >= only_b
     after = np.arange(n) < only_b + n
-    after[only_b:only_b + only_a] = False
-    report = compare(pair(*(Predictions(ids=range(n), labels=("a", "b"), label=["a"] * n, prediction=np.where(x, "a", "b").tolist(), data_id="") for x in (right, after)))).report()
+    after[only_b : only_b + only_a] = False
+    report = compare(
+        pair(
+            *(
+                Predictions(
+                    ids=range(n),
+                    labels=("a", "b"),
+                    label=["a"] * n,
+                    prediction=np.where(x, "a", "b").tolist(),
+                    data_id="",
+                )
+                for x in (right, after)
+            )
+        )
+    ).report()
     row, text = report.document()["rows"][0], summary(report.document())
     assert row["claim"] == "inconclusive" and row["value"]["method"] == "tango"
     draws = 40_000
+
     def rate_of_finding(size):
         shares = max((only_a + only_b) / n, size)
-        better, worse, _ = np.random.default_rng(0).multinomial(n, [(shares + size) / 2, (shares - size) / 2, 1 - shares], size=draws).T
-        return np.mean(better - worse > stats.norm.ppf(.975) * np.sqrt(better + worse))
-    noise = 3 * np.sqrt(.2 * .8 / draws)
-    size = float(re.search(r"A change of ([\d.]+) points would have been found with 80 % power", text)[1]) / 100
-    step = .05 * 10 ** np.floor(np.log10(size))  # of the two digits that are shown
-    assert rate_of_finding(size + step) >= .8 - noise and rate_of_finding(size - step) <= .8 + noise
-    if found := re.search(r"worse by the margin is found in about (\d+)", report.to_markdown()):
-        assert abs(rate_of_finding(row["margin"]) - int(found[1]) / 100) <= .005 + noise
+        better, worse, _ = (
+            np.random.default_rng(0)
+            .multinomial(n, [(shares + size) / 2, (shares - size) / 2, 1 - shares], size=draws)
+            .T
+        )
+        return np.mean(better - worse > stats.norm.ppf(0.975) * np.sqrt(better + worse))
+
+    noise = 3 * np.sqrt(0.2 * 0.8 / draws)
+    size = (
+        float(
+            re.search(
+                r"A change of ([\d.]+) points would have been found with 80 % power", text
+            )[1]
+        )
+        / 100
+    )
+    step = 0.05 * 10 ** np.floor(np.log10(size))  # of the two digits that are shown
+    assert (
+        rate_of_finding(size + step) >= 0.8 - noise
+        and rate_of_finding(size - step) <= 0.8 + noise
+    )
+    if found := re.search(
+        r"worse by the margin is found in about (\d+)", report.to_markdown()
+    ):
+        assert abs(rate_of_finding(row["margin"]) - int(found[1]) / 100) <= 0.005 + noise
 
 
 def test_where_all_changed_alike_there_is_no_interval_and_the_sign_test_is_named():
@@ -218,92 +447,254 @@ def test_where_all_changed_alike_there_is_no_interval_and_the_sign_test_is_named
     base = np.random.default_rng(0).integers(1, 9, 40) / 8
     mark = lambda values: Scores(ids=range(40), values=values, score="mark")
     same = losses(0, 0).baseline
-    for result, why in ((compare(pair(mark(base), mark(base - .5)), margin=.1), "no interval: all 40 examples changed alike"),
-                        (compare(pair(same, same.changed(log_loss=same.log_loss + .01))), "no interval: all 96 documents changed alike")):
-        text = "\n".join([summary(result.report().document()), result.report().to_markdown(), repr(result), str(result), result.rationale])
+    for result, why in (
+        (
+            compare(pair(mark(base), mark(base - 0.5)), margin=0.1),
+            "no interval: all 40 examples changed alike",
+        ),
+        (
+            compare(pair(same, same.changed(log_loss=same.log_loss + 0.01))),
+            "no interval: all 96 documents changed alike",
+        ),
+    ):
+        text = "\n".join(
+            [
+                summary(result.report().document()),
+                result.report().to_markdown(),
+                repr(result),
+                str(result),
+                result.rationale,
+            ]
+        )
         assert why in text and "interval lies" not in text and "interval excludes" not in text
-        assert not re.search(r"\(([-+]?[\d.]+)(?: %)? to \1", text) and "there is no interval" in text
-    right = Predictions(ids=range(40), labels=("a", "b"), label=["a", "b"] * 20, prediction=["a"] * 20 + ["b"] * 20, data_id="")
-    text = summary(compare(pair(right, right.changed(model="new")), metrics=["accuracy", "macro_f1"]).report().document())
-    assert "(0.00 to 0.00)" not in text and "(-8.8 to 8.8)" in text and "there is no interval" in text
+        assert (
+            not re.search(r"\(([-+]?[\d.]+)(?: %)? to \1", text)
+            and "there is no interval" in text
+        )
+    right = Predictions(
+        ids=range(40),
+        labels=("a", "b"),
+        label=["a", "b"] * 20,
+        prediction=["a"] * 20 + ["b"] * 20,
+        data_id="",
+    )
+    text = summary(
+        compare(pair(right, right.changed(model="new")), metrics=["accuracy", "macro_f1"])
+        .report()
+        .document()
+    )
+    assert (
+        "(0.00 to 0.00)" not in text
+        and "(-8.8 to 8.8)" in text
+        and "there is no interval" in text
+    )
     assert "there is no interval" not in summary(compare(losses()).report().document())
-    arm = lambda losses, name: RunsArm(runs=tuple(read_row({"seed": seed, "terminal": "ok", "loss": float(loss)}) for seed, loss in enumerate(losses)), model=name)
-    runs = lambda drop: document_of(study({("baseline", "runs"): arm(np.full(6, 3.5), "old"), ("new", "runs"): arm(3.5 - np.asarray(drop), "new")}, Rules(metrics=["loss"], better={"loss": "lower"})))
-    alike, spread = summary(runs(np.full(6, .2))), summary(runs(.2 + np.arange(6) / 100))
-    assert "; sign test, p = 0.031" in alike and "paired t" not in alike and "(-5.71 to" not in alike
+    arm = lambda losses, name: RunsArm(
+        runs=tuple(
+            read_row({"seed": seed, "terminal": "ok", "loss": float(loss)})
+            for seed, loss in enumerate(losses)
+        ),
+        model=name,
+    )
+    runs = lambda drop: document_of(
+        study(
+            {
+                ("baseline", "runs"): arm(np.full(6, 3.5), "old"),
+                ("new", "runs"): arm(3.5 - np.asarray(drop), "new"),
+            },
+            Rules(metrics=["loss"], better={"loss": "lower"}),
+        )
+    )
+    alike, spread = summary(runs(np.full(6, 0.2))), summary(runs(0.2 + np.arange(6) / 100))
+    assert (
+        "; sign test, p = 0.031" in alike
+        and "paired t" not in alike
+        and "(-5.71 to" not in alike
+    )
     assert "; paired t test, p = " in spread and "sign test" not in spread
 
 
 def test_a_claim_by_its_test_says_so_beside_an_interval_that_ends_at_zero():
     rng = np.random.default_rng(2)
-    right = rng.random(300) < .7
-    answer = lambda sure, name: Predictions(ids=range(300), labels=("a", "b"), label=["a"] * 300, prediction=np.where(right, "a", "b").tolist(), confidence=sure, data_id="", model=name)
-    found = compare(pair(answer(np.full(300, .99), "old"), answer(np.clip(.7 + rng.normal(0, .01, 300), 0, 1), "new")), metrics=["calibration"])
+    right = rng.random(300) < 0.7
+    answer = lambda sure, name: Predictions(
+        ids=range(300),
+        labels=("a", "b"),
+        label=["a"] * 300,
+        prediction=np.where(right, "a", "b").tolist(),
+        confidence=sure,
+        data_id="",
+        model=name,
+    )
+    found = compare(
+        pair(
+            answer(np.full(300, 0.99), "old"),
+            answer(np.clip(0.7 + rng.normal(0, 0.01, 300), 0, 1), "new"),
+        ),
+        metrics=["calibration"],
+    )
     assert found.claim == "improved" and "by its test of no change" in found.headline
-    worse = compare(pair(answer(np.clip(.7 + rng.normal(0, .01, 300), 0, 1), "old"), answer(np.full(300, .99), "new")), metrics=["calibration"])
+    worse = compare(
+        pair(
+            answer(np.clip(0.7 + rng.normal(0, 0.01, 300), 0, 1), "old"),
+            answer(np.full(300, 0.99), "new"),
+        ),
+        metrics=["calibration"],
+    )
     assert worse.claim == "regressed" and "by its test of no change" in worse.headline
 
 
-@pytest.mark.parametrize("documents, said", [(["d"] * 8, "1 document is too few to be the units, so windows"), (["d1"] * 4 + ["d2"] * 4, "2 documents are too few to be the units, so windows")])
+@pytest.mark.parametrize(
+    "documents, said",
+    [
+        (["d"] * 8, "1 document is too few to be the units, so windows"),
+        (["d1"] * 4 + ["d2"] * 4, "2 documents are too few to be the units, so windows"),
+    ],
+)
 def test_why_windows_are_the_units_is_said_in_one_clause(documents, said):
     text = summary(compare(losses(n=8, document_ids=documents)).report().document(), 200)
-    assert f"Intervals over 8 windows in text order. {said} are taken in text order; the interval speaks of other passages of this text." in text
+    assert (
+        f"Intervals over 8 windows in text order. {said} are taken in text order; the interval speaks of other passages of this text."
+        in text
+    )
 
 
-@pytest.mark.parametrize("level, shown", [(.95, "95"), (.9999, "99.99"), (.99995, "99.995"), (.9999999, "99.99999")])
+@pytest.mark.parametrize(
+    "level, shown",
+    [(0.95, "95"), (0.9999, "99.99"), (0.99995, "99.995"), (0.9999999, "99.99999")],
+)
 def test_no_interval_is_at_a_hundred_per_cent(level, shown):
-    found = compare(losses(.01), level=level)
-    for text in (summary(found.report().document()), found.report().to_markdown(), repr(found.row.value.interval)):
+    found = compare(losses(0.01), level=level)
+    for text in (
+        summary(found.report().document()),
+        found.report().to_markdown(),
+        repr(found.row.value.interval),
+    ):
         assert re.search(rf"\b{re.escape(shown)} %", text) and "100 % CI" not in text
 
 
 def test_of_a_loss_in_nats_the_hint_names_the_margin_of_its_perplexity():
-    arm = lambda shift, name: RunsArm(runs=tuple(read_row({"seed": seed, "terminal": "ok", "val_loss": 3.1 + shift + seed / 1000}) for seed in range(6)), model=name)
-    text = summary(document_of(study({("baseline", "runs"): arm(0, "old"), ("new", "runs"): arm(-.01, "new")}, Rules(metrics=["val_loss"], better={"val_loss": "lower"}))), 500)
-    assert "Changes are in per cent of the baseline's mean, shares too. 2 % of val_loss is 0.062; of a loss in nats 0.02 is 2 % of the perplexity, on its log scale: --margin val_loss=0.64%." in text
+    arm = lambda shift, name: RunsArm(
+        runs=tuple(
+            read_row({"seed": seed, "terminal": "ok", "val_loss": 3.1 + shift + seed / 1000})
+            for seed in range(6)
+        ),
+        model=name,
+    )
+    text = summary(
+        document_of(
+            study(
+                {("baseline", "runs"): arm(0, "old"), ("new", "runs"): arm(-0.01, "new")},
+                Rules(metrics=["val_loss"], better={"val_loss": "lower"}),
+            )
+        ),
+        500,
+    )
+    assert (
+        "Changes are in per cent of the baseline's mean, shares too. 2 % of val_loss is 0.062; of a loss in nats 0.02 is 2 % of the perplexity, on its log scale: --margin val_loss=0.64%."
+        in text
+    )
 
 
 def test_a_copy_that_breaks_a_limit_is_not_recommended():
     "int4 was called the smallest that is not worse and the best within the budget beside its broken limits on KL and flips."
     both = with_divergence()
-    sized = {"baseline": both.baseline.changed(provenance=both.baseline.provenance | {"bits_per_weight": 16})} | {
-        name: both.candidate.changed(provenance=both.candidate.provenance | {"bits_per_weight": bits}) for name, bits in (("q4", 4), ("q3", 3))}
+    sized = {
+        "baseline": both.baseline.changed(
+            provenance=both.baseline.provenance | {"bits_per_weight": 16}
+        )
+    } | {
+        name: both.candidate.changed(
+            provenance=both.candidate.provenance | {"bits_per_weight": bits}
+        )
+        for name, bits in (("q4", 4), ("q3", 3))
+    }
     kl = compare(both)["kl_divergence"].value.delta
-    def ranking(**margin): return report_of(study(sized, margin={"perplexity": .5} | margin, budget=5)).document()["rankings"][0]
-    assert (ranking()["smallest"], ranking()["fits"] in ("q3", "q4")) == ("q3", True)  # no limit was set
-    assert (ranking(kl_divergence=kl / 10)["smallest"], ranking(kl_divergence=kl / 10)["fits"]) == (None, None)
+
+    def ranking(**margin):
+        return report_of(
+            study(sized, margin={"perplexity": 0.5} | margin, budget=5)
+        ).document()["rankings"][0]
+
+    assert (ranking()["smallest"], ranking()["fits"] in ("q3", "q4")) == (
+        "q3",
+        True,
+    )  # no limit was set
+    assert (
+        ranking(kl_divergence=kl / 10)["smallest"],
+        ranking(kl_divergence=kl / 10)["fits"],
+    ) == (None, None)
     assert ranking(kl_divergence=kl * 10)["smallest"] == "q3"
-    assert "None within 5 bits per weight is good enough." in str(study(sized, margin={"perplexity": .5, "kl_divergence": kl / 10}, budget=5))
+    assert "None within 5 bits per weight is good enough." in str(
+        study(sized, margin={"perplexity": 0.5, "kl_divergence": kl / 10}, budget=5)
+    )
 
 
 def test_slices_that_were_asked_for_are_shown():
     column = [*answers().slices][0]
     asked, usual = str(compare(answers(), by=[column])), str(compare(answers()))
     values = {*answers().slices[column]}
-    assert len(values) > 1 and all(f"{column} {value}" in asked for value in values) and not any(f"{column} {value}" in usual for value in values)
+    assert (
+        len(values) > 1
+        and all(f"{column} {value}" in asked for value in values)
+        and not any(f"{column} {value}" in usual for value in values)
+    )
 
 
 def test_a_loss_perhaps_within_the_margin_says_how_it_passes():
-    small = next(s for k in range(1, 60) if "perhaps by less" in (s := compare(losses(k / 2000))).headline)
-    assert small.report().exit["rule"] == "perhaps_within_margin" and small.report().exit_code == 1 and "--require not-beyond lets such a loss pass" in small.report().exit["because"] and "--require" not in str(small)
-    assert compare(small.measured["candidate", ""].pair, required="not-beyond").report().exit_code == 0
-    far = compare(losses(.1))
+    small = next(
+        s
+        for k in range(1, 60)
+        if "perhaps by less" in (s := compare(losses(k / 2000))).headline
+    )
+    assert (
+        small.report().exit["rule"] == "perhaps_within_margin"
+        and small.report().exit_code == 1
+        and "--require not-beyond lets such a loss pass" in small.report().exit["because"]
+        and "--require" not in str(small)
+    )
+    assert (
+        compare(small.measured["candidate", ""].pair, required="not-beyond").report().exit_code
+        == 0
+    )
+    far = compare(losses(0.1))
     assert far.report().exit["rule"] == "primary_regressed" and "--require" not in str(far)
 
 
 def test_a_budget_in_a_unit_that_no_size_has_is_said():
     both = losses()
-    sized = {name: arm.changed(provenance=arm.provenance | {"bits_per_weight": bits}) for name, arm, bits in (("baseline", both.baseline, 16), ("q4", both.candidate, 4), ("q3", both.candidate, 3))}
+    sized = {
+        name: arm.changed(provenance=arm.provenance | {"bits_per_weight": bits})
+        for name, arm, bits in (
+            ("baseline", both.baseline, 16),
+            ("q4", both.candidate, 4),
+            ("q3", both.candidate, 3),
+        )
+    }
     assert "Best within 3.5 bits per weight: q3" in str(study(sized, budget=3.5))
-    assert "The budget of 4 GB was not applied: no size is known in bytes." in str(study(sized, budget=4e9))
-    files = {name: arm.changed(provenance=arm.provenance | {"weight_bytes": 1e9 * arm.provenance["bits_per_weight"]}) for name, arm in sized.items()}
-    assert "Best within 3.5 GB: q3 (3 GB)" in str(study(files, budget=3.5e9)) and "bits" in str(study(files)).splitlines()[2]
+    assert "The budget of 4 GB was not applied: no size is known in bytes." in str(
+        study(sized, budget=4e9)
+    )
+    files = {
+        name: arm.changed(
+            provenance=arm.provenance
+            | {"weight_bytes": 1e9 * arm.provenance["bits_per_weight"]}
+        )
+        for name, arm in sized.items()
+    }
+    assert (
+        "Best within 3.5 GB: q3 (3 GB)" in str(study(files, budget=3.5e9))
+        and "bits" in str(study(files)).splitlines()[2]
+    )
 
 
 def test_a_comment_says_what_was_compared_why_it_is_red_and_how_to_check():
-    said = summary_markdown(report_of(compare(losses(.05))).document())
+    said = summary_markdown(report_of(compare(losses(0.05))).document())
     assert re.search(r" On (\d+ documents, )?\d+ windows\.$", said, re.M), said
-    assert "Exit code 1: perplexity regressed. To accept a known loss, add `[[accepted]]` to the study file." in said
+    assert (
+        "Exit code 1: perplexity regressed. To accept a known loss, add `[[accepted]]` to the study file."
+        in said
+    )
     assert "in the folder of this report: `invar-nb verify .`" in said
     fine = summary_markdown(report_of(compare(losses(0))).document())
     assert "Exit code" not in fine and "[[accepted]]" not in fine
@@ -311,26 +702,60 @@ def test_a_comment_says_what_was_compared_why_it_is_red_and_how_to_check():
 
 def test_candidates_on_several_texts_are_counted_once_and_the_one_to_ship_is_named():
     base = {part: losses(n=120, seed=k).baseline for k, part in enumerate(("news", "law"))}
-    worse = {"q8": (0, 0), "q6": (0, 0), "q4": (0, .06)}
+    worse = {"q8": (0, 0), "q6": (0, 0), "q4": (0, 0.06)}
+
     def ranked(fact="weight_bytes", **sizes):
         facts = lambda name: {fact: sizes[name]} if name in sizes else {}
-        arms = {("baseline", part): arm.changed(provenance=facts("baseline")) for part, arm in base.items()} | {
-            (name, part): base[part].changed(model=name, log_loss=base[part].log_loss + shift + np.random.default_rng(3).normal(0, .002, 120), provenance=facts(name))
-            for name, shifts in worse.items() for part, shift in zip(base, shifts, strict=True)}
+        arms = {
+            ("baseline", part): arm.changed(provenance=facts("baseline"))
+            for part, arm in base.items()
+        } | {
+            (name, part): base[part].changed(
+                model=name,
+                log_loss=base[part].log_loss
+                + shift
+                + np.random.default_rng(3).normal(0, 0.002, 120),
+                provenance=facts(name),
+            )
+            for name, shifts in worse.items()
+            for part, shift in zip(base, shifts, strict=True)
+        }
         return report_of(study(arms)).document()
+
     d = ranked()
-    assert d["headline"].startswith("3 candidates on 2 texts, perplexity: 1 regressed (q4 on law ") and "2 equivalent" in d["headline"] and d["headline"].endswith(" Not worse on both texts: q6, q8.")
-    assert ranked(q8=8, q6=6, q4=4)["headline"].endswith(" Smallest that is not worse on both texts: q6.")
-    assert ranked(q8=6, q6=6, q4=4)["headline"].endswith(" Smallest that is not worse on both texts: q6, q8.")
-    assert ranked(baseline=6, q8=6, q6=6, q4=4)["headline"].endswith(" Not worse on both texts: q6, q8.")  # none is smaller than the baseline
-    assert ranked(fact="bits_per_weight", baseline=16, q8=8, q6=6, q4=4)["headline"].endswith(" Smallest that is not worse on both texts: q6.")
+    assert (
+        d["headline"].startswith(
+            "3 candidates on 2 texts, perplexity: 1 regressed (q4 on law "
+        )
+        and "2 equivalent" in d["headline"]
+        and d["headline"].endswith(" Not worse on both texts: q6, q8.")
+    )
+    assert ranked(q8=8, q6=6, q4=4)["headline"].endswith(
+        " Smallest that is not worse on both texts: q6."
+    )
+    assert ranked(q8=6, q6=6, q4=4)["headline"].endswith(
+        " Smallest that is not worse on both texts: q6, q8."
+    )
+    assert ranked(baseline=6, q8=6, q6=6, q4=4)["headline"].endswith(
+        " Not worse on both texts: q6, q8."
+    )  # none is smaller than the baseline
+    assert ranked(fact="bits_per_weight", baseline=16, q8=8, q6=6, q4=4)["headline"].endswith(
+        " Smallest that is not worse on both texts: q6."
+    )
     assert "| baseline | " in summary_markdown(d)
-    worse["q8"] = worse["q6"] = .06, 0
+    worse["q8"] = worse["q6"] = 0.06, 0
     assert ranked()["headline"].endswith(" Not worse on both texts: none.")
 
 
 def test_few_units_under_a_family_are_a_doubt_that_a_terminal_shows():
     base = {part: losses(n=14, seed=k).baseline for k, part in enumerate(("news", "law"))}
-    arms = {("baseline", part): arm for part, arm in base.items()} | {("q8", part): arm.changed(log_loss=arm.log_loss + np.random.default_rng(1).normal(0, .01, 14)) for part, arm in base.items()}
+    arms = {("baseline", part): arm for part, arm in base.items()} | {
+        ("q8", part): arm.changed(
+            log_loss=arm.log_loss + np.random.default_rng(1).normal(0, 0.01, 14)
+        )
+        for part, arm in base.items()
+    }
     d = report_of(study(arms)).document()
-    assert any("would be too few" in line for line in d["doubts"]) and "would be too few" in summary(d)
+    assert any(
+        "would be too few" in line for line in d["doubts"]
+    ) and "would be too few" in summary(d)

@@ -1,4 +1,5 @@
 "The guides: a command within a screen, every command run, and what an agent is given to read."
+
 import ast
 import json
 import re
@@ -15,31 +16,57 @@ from invar_nb.shell.cli import app
 ROOT = Path(__file__).parents[1]
 GUIDES = sorted((pages.nbs / "guides").glob("*.ipynb"))
 ELSEWHERE = {"--engine ray": "on_ray.py"}  # a command of a guide that another test runs
-RUN_BY = {"guides/gate_a_pull_request": "test_gate.py", "guides/which_quant": "test_which_quant.py"}  # a guide whose commands a test runs in their order, in a clone
+RUN_BY = {
+    "guides/gate_a_pull_request": "test_gate.py",
+    "guides/which_quant": "test_which_quant.py",
+}  # a guide whose commands a test runs in their order, in a clone
 SKILL = ROOT / "skills" / "invar-nb" / "SKILL.md"
 COMMANDS = typer.main.get_command(app).commands
 
 
 def commands(text):
     "Lines of shell blocks that call invar-nb, as one line each, without comments."
-    blocks = "\n".join(re.findall(r"^```shell\n(.*?)^```", text, re.M | re.S)).replace("\\\n", " ")
-    return [" ".join(line.partition("#")[0].split()) for line in blocks.splitlines() if line.startswith("invar-nb ")]
+    blocks = "\n".join(re.findall(r"^```shell\n(.*?)^```", text, re.M | re.S)).replace(
+        "\\\n", " "
+    )
+    return [
+        " ".join(line.partition("#")[0].split())
+        for line in blocks.splitlines()
+        if line.startswith("invar-nb ")
+    ]
 
 
 def unrun(nb):
     "Commands of the prose that no code cell of the page runs."
-    words = [n.value for c in nb.cells if c.cell_type == "code" for n in ast.walk(ast.parse(c.source)) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+    words = [
+        n.value
+        for c in nb.cells
+        if c.cell_type == "code"
+        for n in ast.walk(ast.parse(c.source))
+        if isinstance(n, ast.Constant) and isinstance(n.value, str)
+    ]
     ran = {" ".join(word.replace("\\\n", " ").split()) for word in words}
     prose = "\n".join(c.source for c in nb.cells if c.cell_type == "markdown")
-    return [line for line in commands(prose) if line not in ran and not any(part in line for part in ELSEWHERE)]
+    return [
+        line
+        for line in commands(prose)
+        if line not in ran and not any(part in line for part in ELSEWHERE)
+    ]
 
 
 def before_a_command(nb):
     "Words of prose before the first block of the shell, or the first cell that shows a command and its answer."
     prose = ""
     for c in nb.cells:
-        if c.cell_type == "markdown": prose += c.source + "\n"
-        if "```" in prose or c.cell_type == "code" and re.search(r"^run\(", c.source, re.M) and "hide" not in pages.directives(c): break
+        if c.cell_type == "markdown":
+            prose += c.source + "\n"
+        if (
+            "```" in prose
+            or c.cell_type == "code"
+            and re.search(r"^run\(", c.source, re.M)
+            and "hide" not in pages.directives(c)
+        ):
+            break
     return len(re.findall(r"\w[\w.'-]*", prose.partition("```")[0]))
 
 
@@ -47,41 +74,66 @@ def before_a_command(nb):
 def test_a_guide_comes_to_its_command(path):
     "At most a screen of prose before it; each command is run on the page."
     assert before_a_command(pages.read(path)) <= 150
-    if test := RUN_BY.get(pages.page_id(path)): assert path.stem in (ROOT / "tests" / test).read_text()
-    else: assert not unrun(pages.read(path))
+    if test := RUN_BY.get(pages.page_id(path)):
+        assert path.stem in (ROOT / "tests" / test).read_text()
+    else:
+        assert not unrun(pages.read(path))
 
 
 def test_a_command_that_is_not_run_is_found():
     import nbformat
-    cell = nbformat.v4.new_markdown_cell("```shell\ninvar-nb compare a \\\n    b   # two\ninvar-nb plan a b\n```")
-    assert unrun(nbformat.v4.new_notebook(cells=[cell, nbformat.v4.new_code_cell("typed('invar-nb compare a b')")])) == ["invar-nb plan a b"]
+
+    cell = nbformat.v4.new_markdown_cell(
+        "```shell\ninvar-nb compare a \\\n    b   # two\ninvar-nb plan a b\n```"
+    )
+    assert unrun(
+        nbformat.v4.new_notebook(
+            cells=[cell, nbformat.v4.new_code_cell("typed('invar-nb compare a b')")]
+        )
+    ) == ["invar-nb plan a b"]
 
 
 def test_commands_elsewhere_are_run_there():
-    for part, test in ELSEWHERE.items(): assert all(word in (ROOT / "tests" / test).read_text() for word in part.split())
+    for part, test in ELSEWHERE.items():
+        assert all(word in (ROOT / "tests" / test).read_text() for word in part.split())
 
 
 def test_the_skill_names_what_there_is():
     "Its commands, options, exit codes and fields are those of the package."
     text = SKILL.read_text()
-    assert re.match(r"---\nname: invar-nb\ndescription: .{50,1000}\n---\n", text) and len(text.splitlines()) <= 70
+    assert (
+        re.match(r"---\nname: invar-nb\ndescription: .{50,1000}\n---\n", text)
+        and len(text.splitlines()) <= 70
+    )
     for line in re.findall(r"`(invar-nb [^`]+)`", text):
         words = shlex.split(line)[1:]
         known = {name for p in COMMANDS[words[0]].params for name in getattr(p, "opts", ())}
         assert {word for word in words if word.startswith("--")} <= known, line
-    assert {int(code) for cell in re.findall(r"^\| ([\d, ]+) \|", text, re.M) for code in cell.split(",")} == {0, 1, 2, 3, 4, 5, 130}
-    assert all(claim in text for claim in ("equivalent", "improved", "regressed", "inconclusive"))
+    assert {
+        int(code)
+        for cell in re.findall(r"^\| ([\d, ]+) \|", text, re.M)
+        for code in cell.split(",")
+    } == {0, 1, 2, 3, 4, 5, 130}
+    assert all(
+        claim in text for claim in ("equivalent", "improved", "regressed", "inconclusive")
+    )
 
 
 def test_the_api_page_shows_every_public_name():
     cells = json.loads((pages.nbs / "reference" / "python_api.ipynb").read_text())["cells"]
     text = "\n".join("".join(c["source"]) for c in cells)
-    shown = set(re.findall(r"show_doc\(invar_nb\.(\w+)", text)) | set(re.findall(r"`([A-Z]+)`", text))
+    shown = set(re.findall(r"show_doc\(invar_nb\.(\w+)", text)) | set(
+        re.findall(r"`([A-Z]+)`", text)
+    )
     assert shown == set(invar_nb.__all__)
 
 
 def test_the_boxes_of_the_flow_chart_lead_to_pages():
-    html = "".join("".join(o["data"].get("text/html", "")) for c in json.loads((pages.nbs / "which-method.ipynb").read_text())["cells"] for o in c.get("outputs", ()))
+    html = "".join(
+        "".join(o["data"].get("text/html", ""))
+        for c in json.loads((pages.nbs / "which-method.ipynb").read_text())["cells"]
+        for o in c.get("outputs", ())
+    )
     targets = re.findall(r'<a href="([^"]+)"', html)
     assert len(targets) == 17 and html.count("<a ") == html.count("</a>")
     assert not [t for t in targets if not (pages.nbs / t).exists()]

@@ -1,4 +1,5 @@
 "Every command on the page 'I have ... files' is run as it stands there, on files of the kind that its row names."
+
 import json
 import re
 import shlex
@@ -6,29 +7,46 @@ import shutil
 from pathlib import Path
 
 import pytest
+from commands import main
 from test_lm_eval import noted
 from test_sources import row, write
 
 import invar_nb
 from invar_nb.files.sources import SOURCES, Reading, find_source
-from commands import main
 
 ROOT, DATA = Path(__file__).parents[1], Path(__file__).parent / "data"
-BASE, TUNED = (Path(invar_nb.__file__).parent / "demo_models" / name for name in ("base", "tuned"))
-TASKS = {"wikitext": "invar_rolling", "arc_easy": "invar_choices", "gsm8k": "invar_words", "filter=strict-match": "filter=first-word"}  # on the page, in the fixtures
+BASE, TUNED = (
+    Path(invar_nb.__file__).parent / "demo_models" / name for name in ("base", "tuned")
+)
+TASKS = {
+    "wikitext": "invar_rolling",
+    "arc_easy": "invar_choices",
+    "gsm8k": "invar_words",
+    "filter=strict-match": "filter=first-word",
+}  # on the page, in the fixtures
 ELSEWHERE = {"openai:": "test_servers.py"}  # needs a server: run there
 
 
 def commands():
     cells = json.loads((ROOT / "nbs" / "i-have-files.ipynb").read_text())["cells"]
-    return re.findall(r"`(invar-nb [^`]+)`", "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown"))
+    return re.findall(
+        r"`(invar-nb [^`]+)`",
+        "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown"),
+    )
 
 
 def units(command):
     "What the interval is over, in the words of a report, from the row of a command."
     page = (ROOT / "nbs" / "i-have-files.ipynb").read_text()
     said = page.partition(f"`{command}` | ")[2].split()[0].strip(",;")
-    return {"chunks": "windows in text order", "rows": "windows in text order", "questions": "examples", "problems": "examples", "samples": "examples", "sentences": "examples"}.get(said, said)
+    return {
+        "chunks": "windows in text order",
+        "rows": "windows in text order",
+        "questions": "examples",
+        "problems": "examples",
+        "samples": "examples",
+        "sentences": "examples",
+    }.get(said, said)
 
 
 def rows(path, make, n=36):
@@ -37,9 +55,17 @@ def rows(path, make, n=36):
     if path.suffix == ".parquet":
         import pyarrow as pa
         from pyarrow import parquet
+
         parquet.write_table(pa.Table.from_pylist(found), path)
-    elif path.suffix == ".csv": path.write_text("\n".join([",".join(found[0]), *(",".join(map(str, one.values())) for one in found)]) + "\n")
-    else: path.write_text("".join(json.dumps(one) + "\n" for one in found))
+    elif path.suffix == ".csv":
+        path.write_text(
+            "\n".join(
+                [",".join(found[0]), *(",".join(map(str, one.values())) for one in found)]
+            )
+            + "\n"
+        )
+    else:
+        path.write_text("".join(json.dumps(one) + "\n" for one in found))
 
 
 @pytest.fixture
@@ -52,26 +78,122 @@ def evidence(tmp_path, monkeypatch):
                 if file.name.startswith("results") or any(task in file.name for task in tasks):
                     (Path(folder) / name).mkdir(parents=True, exist_ok=True)
                     shutil.copy(file, Path(folder) / name)
-        noted(Path("reading"), name, [{"subject": ["law", "art"][i % 2], "passage": i // 3} for i in range(60)])
+        noted(
+            Path("reading"),
+            name,
+            [{"subject": ["law", "art"][i % 2], "passage": i // 3} for i in range(60)],
+        )
         Path("logs", name).mkdir(parents=True)
-        for task in ("choices", "texts"): shutil.copy(DATA / "inspect" / name / f"{task}.json", Path("logs", name))
+        for task in ("choices", "texts"):
+            shutil.copy(DATA / "inspect" / name / f"{task}.json", Path("logs", name))
         shutil.copy(DATA / "llama_cpp" / f"{name}.kld", f"{name}.kld")
         shutil.copy(DATA / "llama_cpp" / f"{name}.type1.log", f"{name}.log")
-        write(Path(f"{name}_samples.jsonl"), [row(i, float((i * 7 + k) % 3 > 0), f"org/{name}") for i in range(36)])
-        rows(Path(f"{name}-losses.csv"), lambda i: {"doc": i, "nll": 3 + i % 7 / 10 + k * (i % 3) / 100, "n_tokens": 50 + i})  # noqa: B023
-        rows(Path(f"{name}-f1.jsonl"), lambda i: {"doc_id": i, "f1": (i * 7 % 10 + k * (i % 3)) / 12, "subject": f"s{i % 12}"})  # noqa: B023
-        rows(Path(f"{name}-scores.csv"), lambda i: {"id": i, "f1": (i * 7 % 10 + k * (i % 3)) / 12, "seconds": 1 + i % 5 / 10 + k * (i % 3) / 10})  # noqa: B023
-        rows(Path(f"{name}-counts.jsonl"), lambda i: {"task_id": f"t{i}", "samples": 20, "correct_samples": (7 * i + k * (i % 2)) % 20})  # noqa: B023
-        rows(Path(f"{name}-tokens.jsonl"), lambda i: {"id": i, "token_logprobs": [None, *(-1 - (i + j) % 5 / 4 - k * (j % 3) / 90 for j in range(30 + i % 4))]})  # noqa: B023
-        rows(Path(f"{name}-seconds.parquet"), lambda i: {"id": f"q{i}", "seconds": 1 + i % 5 / 10 + k * (i % 3) / 10})  # noqa: B023
-        rows(Path(f"{name}-answers.jsonl"), lambda i: {"id": i, "label": "yn"[i % 2], "probabilities": {"y": (i % 9 + 1 + k) / 12, "n": 1 - (i % 9 + 1 + k) / 12}})  # noqa: B023
-        rows(Path(f"{name}-runs.csv"), lambda i: {"seed": i, "terminal": "ok", "loss": 2 + i % 4 / 10 + k * (i % 3) / 10}, 12)  # noqa: B023
-        Path(f"{name}.txt").write_text(("the cat sat on a mat\n" if k else "the cat sat on the mat today\n") * 4 + "a dog came in from the rain\n" * 12)
-    rows(Path("runs.csv"), lambda i: {"seed": i // 2, "optimizer": ("adamw", "muon")[i % 2], "terminal": "ok", "loss": 2 + i % 4 / 10 + i % 2 * (i % 3) / 10}, 24)
-    rows(Path("seeds.csv"), lambda i: {"arm": ("adamw", "muon")[i % 2], "seed": i // 2, "loss": 2 + i % 4 / 10 + i % 2 * (i % 3) / 10}, 24)
-    Path("references.txt").write_text("the cat sat on the mat\n" * 4 + "a dog came in from the rain\n" * 12)
-    rows(Path("docs.jsonl"), lambda i: {"text": f"Line {i} of the file is read before line {i + 1}. " * (1 + i % 3)}, 12)
-    rows(Path("questions.jsonl"), lambda i: {"id": i, "prompt": f"{i} is", "candidates": [" odd", " even"], "label": " odd" if i % 2 else " even"}, 12)
+        write(
+            Path(f"{name}_samples.jsonl"),
+            [row(i, float((i * 7 + k) % 3 > 0), f"org/{name}") for i in range(36)],
+        )
+        rows(
+            Path(f"{name}-losses.csv"),
+            lambda i: {
+                "doc": i,
+                "nll": 3 + i % 7 / 10 + k * (i % 3) / 100,
+                "n_tokens": 50 + i,
+            },
+        )  # noqa: B023
+        rows(
+            Path(f"{name}-f1.jsonl"),
+            lambda i: {
+                "doc_id": i,
+                "f1": (i * 7 % 10 + k * (i % 3)) / 12,
+                "subject": f"s{i % 12}",
+            },
+        )  # noqa: B023
+        rows(
+            Path(f"{name}-scores.csv"),
+            lambda i: {
+                "id": i,
+                "f1": (i * 7 % 10 + k * (i % 3)) / 12,
+                "seconds": 1 + i % 5 / 10 + k * (i % 3) / 10,
+            },
+        )  # noqa: B023
+        rows(
+            Path(f"{name}-counts.jsonl"),
+            lambda i: {
+                "task_id": f"t{i}",
+                "samples": 20,
+                "correct_samples": (7 * i + k * (i % 2)) % 20,
+            },
+        )  # noqa: B023
+        rows(
+            Path(f"{name}-tokens.jsonl"),
+            lambda i: {
+                "id": i,
+                "token_logprobs": [
+                    None,
+                    *(-1 - (i + j) % 5 / 4 - k * (j % 3) / 90 for j in range(30 + i % 4)),
+                ],
+            },
+        )  # noqa: B023
+        rows(
+            Path(f"{name}-seconds.parquet"),
+            lambda i: {"id": f"q{i}", "seconds": 1 + i % 5 / 10 + k * (i % 3) / 10},
+        )  # noqa: B023
+        rows(
+            Path(f"{name}-answers.jsonl"),
+            lambda i: {
+                "id": i,
+                "label": "yn"[i % 2],
+                "probabilities": {"y": (i % 9 + 1 + k) / 12, "n": 1 - (i % 9 + 1 + k) / 12},
+            },
+        )  # noqa: B023
+        rows(
+            Path(f"{name}-runs.csv"),
+            lambda i: {"seed": i, "terminal": "ok", "loss": 2 + i % 4 / 10 + k * (i % 3) / 10},
+            12,
+        )  # noqa: B023
+        Path(f"{name}.txt").write_text(
+            ("the cat sat on a mat\n" if k else "the cat sat on the mat today\n") * 4
+            + "a dog came in from the rain\n" * 12
+        )
+    rows(
+        Path("runs.csv"),
+        lambda i: {
+            "seed": i // 2,
+            "optimizer": ("adamw", "muon")[i % 2],
+            "terminal": "ok",
+            "loss": 2 + i % 4 / 10 + i % 2 * (i % 3) / 10,
+        },
+        24,
+    )
+    rows(
+        Path("seeds.csv"),
+        lambda i: {
+            "arm": ("adamw", "muon")[i % 2],
+            "seed": i // 2,
+            "loss": 2 + i % 4 / 10 + i % 2 * (i % 3) / 10,
+        },
+        24,
+    )
+    Path("references.txt").write_text(
+        "the cat sat on the mat\n" * 4 + "a dog came in from the rain\n" * 12
+    )
+    rows(
+        Path("docs.jsonl"),
+        lambda i: {
+            "text": f"Line {i} of the file is read before line {i + 1}. " * (1 + i % 3)
+        },
+        12,
+    )
+    rows(
+        Path("questions.jsonl"),
+        lambda i: {
+            "id": i,
+            "prompt": f"{i} is",
+            "candidates": [" odd", " even"],
+            "label": " odd" if i % 2 else " even",
+        },
+        12,
+    )
     return tmp_path
 
 
@@ -83,36 +205,74 @@ CHECK = "invar-nb verify REPORT"
 def test_the_command_of_a_row_answers(command, evidence, capsys):
     if "models/" in command:
         pytest.importorskip("torch")
-        for model in (BASE, TUNED): shutil.copytree(model, Path("models", model.name))
+        for model in (BASE, TUNED):
+            shutil.copytree(model, Path("models", model.name))
     if ".gguf" in command:
         pytest.importorskip("gguf")
         from small_models import write_gguf
+
         write_gguf(BASE, Path("base-Q4_0.gguf"), "Q4_0")
     code = main([TASKS.get(word, word) for word in shlex.split(command)[1:]])
     said = capsys.readouterr()
     assert code in (0, 1), said.err
-    if "--out" in command: return
-    assert re.match(r"\d parts: |Improved|Regressed|Worse|Equivalent|Inconclusive|Identical|Undecided|No regression", said.out), said.out
-    assert re.search(rf"Intervals over \d+ {units(command)}", said.out) or " parts: " in said.out, said.out
+    if "--out" in command:
+        return
+    assert re.match(
+        r"\d parts: |Improved|Regressed|Worse|Equivalent|Inconclusive|Identical|Undecided|No regression",
+        said.out,
+    ), said.out
+    assert (
+        re.search(rf"Intervals over \d+ {units(command)}", said.out) or " parts: " in said.out
+    ), said.out
     report = next(evidence.glob("invar-nb-*"))
-    assert CHECK in LISTED and main([str(report) if word == "REPORT" else word for word in CHECK.split()[1:]]) == 0
+    assert (
+        CHECK in LISTED
+        and main([str(report) if word == "REPORT" else word for word in CHECK.split()[1:]])
+        == 0
+    )
 
 
 def test_the_python_of_a_row_answers(evidence):
-    cells = [c for page in ("i-have-files", "which-method") for c in json.loads((ROOT / "nbs" / f"{page}.ipynb").read_text())["cells"]]
-    calls = set(re.findall(r"`((?:newcombe_interval|fisher_exact|read_runs)\([^`]+\))`", "\n".join("".join(c["source"]) for c in cells)))
-    found = {call: eval(call, {name: getattr(invar_nb, name) for name in invar_nb.__all__}) for call in calls}
-    assert len(found) == 3 and all(len(value) == 12 for call, value in found.items() if call.startswith("read_runs"))
+    cells = [
+        c
+        for page in ("i-have-files", "which-method")
+        for c in json.loads((ROOT / "nbs" / f"{page}.ipynb").read_text())["cells"]
+    ]
+    calls = set(
+        re.findall(
+            r"`((?:newcombe_interval|fisher_exact|read_runs)\([^`]+\))`",
+            "\n".join("".join(c["source"]) for c in cells),
+        )
+    )
+    found = {
+        call: eval(call, {name: getattr(invar_nb, name) for name in invar_nb.__all__})
+        for call in calls
+    }
+    assert len(found) == 3 and all(
+        len(value) == 12 for call, value in found.items() if call.startswith("read_runs")
+    )
 
 
 def test_a_server_row_is_run_where_a_server_is():
     served = [c for c in commands() if c not in LISTED]
-    assert len(served) == 1 and 'run("compare", address, BASE' in (ROOT / "tests" / ELSEWHERE["openai:"]).read_text()
+    assert (
+        len(served) == 1
+        and 'run("compare", address, BASE'
+        in (ROOT / "tests" / ELSEWHERE["openai:"]).read_text()
+    )
 
 
 def test_every_format_has_a_row(evidence):
     "A format that the package learns to read is missed here until the page shows it."
-    named = {word for c in LISTED for word in shlex.split(c) if Path(word).exists() and not word.startswith("models/")}
+    named = {
+        word
+        for c in LISTED
+        for word in shlex.split(c)
+        if Path(word).exists() and not word.startswith("models/")
+    }
     texts = {"base.txt", "tuned.txt", "references.txt"}
-    found = {find_source(path, Reading(references=("x",) if path in texts else ())).name for path in named - {"docs.jsonl", "questions.jsonl"}}
+    found = {
+        find_source(path, Reading(references=("x",) if path in texts else ())).name
+        for path in named - {"docs.jsonl", "questions.jsonl"}
+    }
     assert found | {"losses"} == {*SOURCES}  # our own losses are made by `score`

@@ -1,4 +1,5 @@
 """Files of llama-perplexity: written here from their description in plain Python, read by the package, equal by loops; logs; every refusal."""
+
 import json
 import math
 import random
@@ -11,10 +12,16 @@ import numpy as np
 import pytest
 
 import invar_nb.files.llama_cpp as page
-from invar_nb.comparison.study import compare, evaluate
 from invar_nb.arms.pair import pair
-from invar_nb.files.llama_cpp import (is_logit_file, is_perplexity_log, read_logit_arm, read_logit_pair, read_perplexity_log,
-                                      read_perplexity_pair)
+from invar_nb.comparison.study import compare, evaluate
+from invar_nb.files.llama_cpp import (
+    is_logit_file,
+    is_perplexity_log,
+    read_logit_arm,
+    read_logit_pair,
+    read_perplexity_log,
+    read_perplexity_pair,
+)
 from invar_nb.foundations.refuse import ContractError, PairingError
 from invar_nb.report.verify import verify
 
@@ -26,22 +33,37 @@ def quantised(logits):
     norm = top + math.log(math.fsum(math.exp(x - top) for x in logits))
     scale = struct.unpack("<f", struct.pack("<f", (top - low) / 65535))[0]
     least = struct.unpack("<f", struct.pack("<f", low - norm))[0]
-    return scale, least, [0 if x <= low or not scale else min(round((x - low) / scale), 65535) for x in logits]
+    return (
+        scale,
+        least,
+        [0 if x <= low or not scale else min(round((x - low) / scale), 65535) for x in logits],
+    )
 
 
 def stored(rows, tokens, n_ctx, n_vocab, n_chunk=None):
     n_chunk = len(tokens) // n_ctx if n_chunk is None else n_chunk
-    out = b"_logits_" + struct.pack("<iii", n_ctx, n_vocab, n_chunk) + struct.pack(f"<{len(tokens)}i", *tokens)
+    out = (
+        b"_logits_"
+        + struct.pack("<iii", n_ctx, n_vocab, n_chunk)
+        + struct.pack(f"<{len(tokens)}i", *tokens)
+    )
     for scale, least, q in rows:
-        out += struct.pack("<ff", scale, least) + struct.pack(f"<{n_vocab}H", *q) + b"\xab\xcd" * (n_vocab % 2)
+        out += (
+            struct.pack("<ff", scale, least)
+            + struct.pack(f"<{n_vocab}H", *q)
+            + b"\xab\xcd" * (n_vocab % 2)
+        )
     return out
 
 
-def example(seed=0, n_ctx=8, n_vocab=7, n_chunk=13, noise=.4, spread=6.0, shared=1):
+def example(seed=0, n_ctx=8, n_vocab=7, n_chunk=13, noise=0.4, spread=6.0, shared=1):
     "(rows of each arm, tokens): ties, a uniform row, logits below the cut-off."
     draw, texts = random.Random(seed), random.Random(shared)
     tokens = [texts.randrange(n_vocab) for _ in range(n_ctx * n_chunk)]
-    old = [[texts.gauss(0, spread) for _ in range(n_vocab)] for _ in range((n_ctx - 1 - n_ctx // 2) * n_chunk)]
+    old = [
+        [texts.gauss(0, spread) for _ in range(n_vocab)]
+        for _ in range((n_ctx - 1 - n_ctx // 2) * n_chunk)
+    ]
     old[1], old[2][:2] = [0.0] * n_vocab, [9.0, 9.0]
     new = [[x + draw.gauss(0, noise) for x in row] for row in old]
     old[3][:2], new[3][:2] = [8.0, 9.0], [9.0, 9.0]
@@ -68,100 +90,199 @@ def by_loops(arms, tokens, n_ctx, n_chunk):
     return np.array(found).T
 
 
-@pytest.mark.parametrize("n_ctx, n_vocab, n_chunk, spread", [(8, 7, 13, 6), (9, 12, 11, 1), (3, 2, 40, 6), (32, 301, 12, 6), (32, 301, 12, 40)])
+@pytest.mark.parametrize(
+    "n_ctx, n_vocab, n_chunk, spread",
+    [(8, 7, 13, 6), (9, 12, 11, 1), (3, 2, 40, 6), (32, 301, 12, 6), (32, 301, 12, 40)],
+)
 @pytest.mark.parametrize("block", [1, 2**22])
-def test_files_equal_loops_over_their_rows(tmp_path, monkeypatch, n_ctx, n_vocab, n_chunk, spread, block):
+def test_files_equal_loops_over_their_rows(
+    tmp_path, monkeypatch, n_ctx, n_vocab, n_chunk, spread, block
+):
     monkeypatch.setattr(page, "_BLOCK", block)
-    arms, tokens = example(n_ctx=n_ctx, n_vocab=n_vocab, n_chunk=n_chunk, spread=spread, noise=spread / 15)
-    for name, rows in zip(("a.kld", "b.kld"), arms, strict=True): (tmp_path / name).write_bytes(stored(rows, tokens, n_ctx, n_vocab))
-    both, want = read_logit_pair(tmp_path / "a.kld", tmp_path / "b.kld"), by_loops(arms, tokens, n_ctx, n_chunk)
+    arms, tokens = example(
+        n_ctx=n_ctx, n_vocab=n_vocab, n_chunk=n_chunk, spread=spread, noise=spread / 15
+    )
+    for name, rows in zip(("a.kld", "b.kld"), arms, strict=True):
+        (tmp_path / name).write_bytes(stored(rows, tokens, n_ctx, n_vocab))
+    both, want = (
+        read_logit_pair(tmp_path / "a.kld", tmp_path / "b.kld"),
+        by_loops(arms, tokens, n_ctx, n_chunk),
+    )
     scored = n_ctx - 1 - n_ctx // 2
     for k, arm in enumerate((both.baseline, both.candidate)):
         np.testing.assert_allclose(arm.log_loss * scored, want[k], rtol=1e-12, atol=1e-12)
-        assert arm.provenance["source"]["tokens_at_cut_off"] == want[4 + k].sum() and (arm.tokens == scored).all() and arm.model == "ab"[k] + ".kld"
+        assert (
+            arm.provenance["source"]["tokens_at_cut_off"] == want[4 + k].sum()
+            and (arm.tokens == scored).all()
+            and arm.model == "ab"[k] + ".kld"
+        )
         alone = read_logit_arm(tmp_path / arm.model)
-        assert (alone.log_loss == arm.log_loss).all() and alone.data_id == arm.data_id and not alone.columns
-    np.testing.assert_allclose(both.candidate.columns["kl_divergence"], want[2], rtol=1e-5, atol=2e-5)
+        assert (
+            (alone.log_loss == arm.log_loss).all()
+            and alone.data_id == arm.data_id
+            and not alone.columns
+        )
+    np.testing.assert_allclose(
+        both.candidate.columns["kl_divergence"], want[2], rtol=1e-5, atol=2e-5
+    )
     np.testing.assert_array_equal(both.candidate.columns["top1_changed"], want[3])
-    assert both.baseline.columns == {} and sum(v for k, v in both.candidate.columns.items() if k.startswith("dp<")).tolist() == [scored] * n_chunk
-    if scored == 1: np.testing.assert_allclose(both.candidate.columns["probability_change"], np.exp(-want[1]) - np.exp(-want[0]), atol=1e-9)
-    assert both.ids[1] == f"0:{n_ctx + n_ctx // 2 + 1}-{2 * n_ctx}" and both.clusters is None and compare(both).units == "serial"
+    assert (
+        both.baseline.columns == {}
+        and sum(v for k, v in both.candidate.columns.items() if k.startswith("dp<")).tolist()
+        == [scored] * n_chunk
+    )
+    if scored == 1:
+        np.testing.assert_allclose(
+            both.candidate.columns["probability_change"],
+            np.exp(-want[1]) - np.exp(-want[0]),
+            atol=1e-9,
+        )
+    assert (
+        both.ids[1] == f"0:{n_ctx + n_ctx // 2 + 1}-{2 * n_ctx}"
+        and both.clusters is None
+        and compare(both).units == "serial"
+    )
 
 
 def test_rows_at_the_cut_off_and_without_spread_are_counted_apart():
     (old, _), _ = example(spread=30)
     floored = sum(scale * 65535 > 15.99 for scale, _, _ in old)
-    assert old[1][0] == 0 and 0 < floored < len(old) and math.isclose(old[1][1], -math.log(7), rel_tol=1e-6)
+    assert (
+        old[1][0] == 0
+        and 0 < floored < len(old)
+        and math.isclose(old[1][1], -math.log(7), rel_tol=1e-6)
+    )
 
 
 @pytest.mark.parametrize("spread, said", [(1, False), (30, True)])
 def test_a_report_says_what_the_cut_off_may_hide(tmp_path, spread, said):
     "Tokens at the cut-off were counted in the provenance, where nobody reads it."
     arms, tokens = example(spread=spread)
-    for name, rows in zip(("a.kld", "b.kld"), arms, strict=True): (tmp_path / name).write_bytes(stored(rows, tokens, 8, 7))
+    for name, rows in zip(("a.kld", "b.kld"), arms, strict=True):
+        (tmp_path / name).write_bytes(stored(rows, tokens, 8, 7))
     both = read_logit_pair(tmp_path / "a.kld", tmp_path / "b.kld")
-    cut = [arm.provenance["source"]["tokens_at_cut_off"] for arm in (both.baseline, both.candidate)]
-    lines = [line for line in compare(both).report().document()["warnings"] if "cut-off" in line]
+    cut = [
+        arm.provenance["source"]["tokens_at_cut_off"]
+        for arm in (both.baseline, both.candidate)
+    ]
+    lines = [
+        line for line in compare(both).report().document()["warnings"] if "cut-off" in line
+    ]
     assert bool(any(cut)) == said == bool(lines)
     if said:
         more = 100 * (math.exp(max(cut) / both.baseline.tokens.sum()) - 1)
-        assert f"{cut[0]} tokens of the baseline and {cut[1]} of the candidate" in lines[0] and lines[0].endswith(f"One nat more for each would be {more:.2g} % of perplexity.")
+        assert f"{cut[0]} tokens of the baseline and {cut[1]} of the candidate" in lines[
+            0
+        ] and lines[0].endswith(f"One nat more for each would be {more:.2g} % of perplexity.")
 
 
 @pytest.fixture
 def files(tmp_path):
     arms, tokens = example()
-    for name, rows in zip(("a.kld", "b.kld"), arms, strict=True): (tmp_path / name).write_bytes(stored(rows, tokens, 8, 7))
+    for name, rows in zip(("a.kld", "b.kld"), arms, strict=True):
+        (tmp_path / name).write_bytes(stored(rows, tokens, 8, 7))
     return tmp_path, arms, tokens
 
 
 def changed_row(data, i, scale=None, least=None, n_vocab=7, tokens=104):
     at = 20 + 4 * tokens + i * 2 * (2 * ((n_vocab + 1) // 2) + 4)
     old = struct.unpack_from("<ff", data, at)
-    return data[:at] + struct.pack("<ff", old[0] if scale is None else scale, old[1] if least is None else least) + data[at + 8:]
+    return (
+        data[:at]
+        + struct.pack(
+            "<ff", old[0] if scale is None else scale, old[1] if least is None else least
+        )
+        + data[at + 8 :]
+    )
 
 
-@pytest.mark.parametrize("edit, part", [
-    (lambda d: d[:-1], "the size must be"), (lambda d: d + b"\0", "the size must be"), (lambda d: d[:1000], "the size must be"), (lambda d: d[:100], "the header must name"),
-    (lambda d: d[:14], "the header must name"), (lambda d: b"", "must begin with '_logits_'"), (lambda d: b"GGUF" + d[4:], "must begin with '_logits_'"),
-    (lambda d: d[:8] + struct.pack("<i", -8) + d[12:], "the header must name"), (lambda d: d[:16] + struct.pack("<i", 2**30) + d[20:], "the header must name"),
-    (lambda d: d[:16] + struct.pack("<i", 12) + d[20:], "the size must be"), (lambda d: d[:12] + struct.pack("<i", 9) + d[16:], "the size must be"),
-    (lambda d: d[:20] + struct.pack("<i", 7) + d[24:], "tokens must lie below"), (lambda d: changed_row(d, 5, scale=math.nan), "row 2 of chunk 1"), (lambda d: changed_row(d, 5, least=3.0), "between 0 and 1"),
-    (lambda d: changed_row(d, 38, scale=-1.0), "row 2 of chunk 12")])
+@pytest.mark.parametrize(
+    "edit, part",
+    [
+        (lambda d: d[:-1], "the size must be"),
+        (lambda d: d + b"\0", "the size must be"),
+        (lambda d: d[:1000], "the size must be"),
+        (lambda d: d[:100], "the header must name"),
+        (lambda d: d[:14], "the header must name"),
+        (lambda d: b"", "must begin with '_logits_'"),
+        (lambda d: b"GGUF" + d[4:], "must begin with '_logits_'"),
+        (lambda d: d[:8] + struct.pack("<i", -8) + d[12:], "the header must name"),
+        (lambda d: d[:16] + struct.pack("<i", 2**30) + d[20:], "the header must name"),
+        (lambda d: d[:16] + struct.pack("<i", 12) + d[20:], "the size must be"),
+        (lambda d: d[:12] + struct.pack("<i", 9) + d[16:], "the size must be"),
+        (lambda d: d[:20] + struct.pack("<i", 7) + d[24:], "tokens must lie below"),
+        (lambda d: changed_row(d, 5, scale=math.nan), "row 2 of chunk 1"),
+        (lambda d: changed_row(d, 5, least=3.0), "between 0 and 1"),
+        (lambda d: changed_row(d, 38, scale=-1.0), "row 2 of chunk 12"),
+    ],
+)
 def test_damage_is_refused_before_and_while_reading(files, edit, part):
     folder, _, _ = files
     (folder / "x").write_bytes(edit((folder / "b.kld").read_bytes()))
-    for read in (lambda: read_logit_arm(folder / "x"), lambda: read_logit_pair(folder / "a.kld", folder / "x"), lambda: read_logit_pair(folder / "x", folder / "a.kld")):
-        with pytest.raises(ContractError) as caught: read()
+    for read in (
+        lambda: read_logit_arm(folder / "x"),
+        lambda: read_logit_pair(folder / "a.kld", folder / "x"),
+        lambda: read_logit_pair(folder / "x", folder / "a.kld"),
+    ):
+        with pytest.raises(ContractError) as caught:
+            read()
         assert part in str(caught.value) and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("change, part", [(dict(n_ctx=9), "n_ctx must match; got 8 and 9"), (dict(n_vocab=8), "n_vocab must match; got 7 and 8"), (dict(n_chunk=12), "n_chunk must match; got 13 and 12"),
-                                          (dict(shared=5), "the tokens must match")])
+@pytest.mark.parametrize(
+    "change, part",
+    [
+        (dict(n_ctx=9), "n_ctx must match; got 8 and 9"),
+        (dict(n_vocab=8), "n_vocab must match; got 7 and 8"),
+        (dict(n_chunk=12), "n_chunk must match; got 13 and 12"),
+        (dict(shared=5), "the tokens must match"),
+    ],
+)
 def test_other_texts_and_contexts_are_refused_by_name(files, change, part):
     folder, _, _ = files
     arms, tokens = example(**change)
-    (folder / "x").write_bytes(stored(arms[1], tokens, change.get("n_ctx", 8), change.get("n_vocab", 7)))
-    with pytest.raises(PairingError) as caught: read_logit_pair(folder / "a.kld", folder / "x")
+    (folder / "x").write_bytes(
+        stored(arms[1], tokens, change.get("n_ctx", 8), change.get("n_vocab", 7))
+    )
+    with pytest.raises(PairingError) as caught:
+        read_logit_pair(folder / "a.kld", folder / "x")
     assert part in str(caught.value)
-    with pytest.raises(PairingError, match="(n_ctx|n_chunk|data_id) must match"): pair(read_logit_arm(folder / "a.kld"), read_logit_arm(folder / "x"))
+    with pytest.raises(PairingError, match="(n_ctx|n_chunk|data_id) must match"):
+        pair(read_logit_arm(folder / "a.kld"), read_logit_arm(folder / "x"))
 
 
 def test_content_decides_what_a_file_is(files):
     folder, _, _ = files
     (folder / "log").write_text(log(np.full(20, 2.0), 1))
-    assert is_logit_file(folder / "a.kld") and not is_logit_file(folder / "log") and not is_logit_file(folder) and not is_logit_file(folder / "none")
-    assert is_perplexity_log(folder / "log") and not is_perplexity_log(folder / "a.kld") and not is_perplexity_log(folder)
+    assert (
+        is_logit_file(folder / "a.kld")
+        and not is_logit_file(folder / "log")
+        and not is_logit_file(folder)
+        and not is_logit_file(folder / "none")
+    )
+    assert (
+        is_perplexity_log(folder / "log")
+        and not is_perplexity_log(folder / "a.kld")
+        and not is_perplexity_log(folder)
+    )
 
 
 def test_memory_is_bounded(tmp_path, monkeypatch):
     monkeypatch.setattr(page, "_BLOCK", 2**17)
     rng, n_ctx, n_vocab, n_chunk = np.random.default_rng(0), 64, 4000, 40
-    tokens, rows = rng.integers(0, n_vocab, n_ctx * n_chunk).astype("<i4"), np.empty((31 * n_chunk, n_vocab + 4), "<u2")
+    tokens, rows = (
+        rng.integers(0, n_vocab, n_ctx * n_chunk).astype("<i4"),
+        np.empty((31 * n_chunk, n_vocab + 4), "<u2"),
+    )
     for name in "ab":
         rows[:] = rng.integers(0, 65536, rows.shape, dtype=np.uint16)
         rows[:, :4].view("<f4")[:] = 10 / 65535, -18
-        (tmp_path / name).write_bytes(b"_logits_" + struct.pack("<iii", n_ctx, n_vocab, n_chunk) + tokens.tobytes() + rows.tobytes())
+        (tmp_path / name).write_bytes(
+            b"_logits_"
+            + struct.pack("<iii", n_ctx, n_vocab, n_chunk)
+            + tokens.tobytes()
+            + rows.tobytes()
+        )
     tracemalloc.start()
     read_logit_pair(tmp_path / "a", tmp_path / "b")
     peak = tracemalloc.get_traced_memory()[1]
@@ -176,18 +297,45 @@ def test_a_pair_is_reported_with_divergences_that_verify(files, tmp_path):
     report = compare(both).report()
     d = report.document()
     rows = {row["key"]["metric"]: row["value"] for row in d["rows"]}
-    assert list(rows) == ["perplexity", "kl_divergence", "top1_changed", *[f"probability_change{end}" for end in ("", "_p1", "_p99")]] and rows["kl_divergence"]["baseline"] is None and not rows["kl_divergence"]["judged"]
-    assert d["exit"]["rule"] in ("no_regression_shown", "primary_regressed") and d["arms"]["candidate"]["provenance"]["source"]["format"] == "llama.cpp logits"
+    assert (
+        list(rows)
+        == [
+            "perplexity",
+            "kl_divergence",
+            "top1_changed",
+            *[f"probability_change{end}" for end in ("", "_p1", "_p99")],
+        ]
+        and rows["kl_divergence"]["baseline"] is None
+        and not rows["kl_divergence"]["judged"]
+    )
+    assert (
+        d["exit"]["rule"] in ("no_regression_shown", "primary_regressed")
+        and d["arms"]["candidate"]["provenance"]["source"]["format"] == "llama.cpp logits"
+    )
     saved = report.save(tmp_path / "r")
-    assert verify(saved).report.headline == report.headline and "KL divergence" in (saved / "report.md").read_text() and "None" not in (saved / "report.md").read_text()
-    assert "KL divergence" in (saved / "report.html").read_text() and compare(both).to_frame().set_index("metric").loc["kl_divergence", "value"] > 0
+    assert (
+        verify(saved).report.headline == report.headline
+        and "KL divergence" in (saved / "report.md").read_text()
+        and "None" not in (saved / "report.md").read_text()
+    )
+    assert (
+        "KL divergence" in (saved / "report.html").read_text()
+        and compare(both).to_frame().set_index("metric").loc["kl_divergence", "value"] > 0
+    )
     first = compare(both, primary="kl_divergence").report()
-    assert first.exit_code == 0 and first.document()["claim"] == "inconclusive" and "is 0.0" in first.document()["rationale"]
-    assert [row.key.metric for row in evaluate(both.candidate) if row.value.estimate is not None] == ["perplexity"]
+    assert (
+        first.exit_code == 0
+        and first.document()["claim"] == "inconclusive"
+        and "is 0.0" in first.document()["rationale"]
+    )
+    assert [
+        row.key.metric for row in evaluate(both.candidate) if row.value.estimate is not None
+    ] == ["perplexity"]
     edited = json.loads((saved / "report.json").read_text())
     edited["rows"][1]["value"]["candidate"] *= 1.001
     (saved / "report.json").write_text(json.dumps(edited))
-    with pytest.raises(ContractError): verify(saved)
+    with pytest.raises(ContractError):
+        verify(saved)
 
 
 def test_divergences_of_another_baseline_are_not_shown(files):
@@ -196,10 +344,15 @@ def test_divergences_of_another_baseline_are_not_shown(files):
     (folder / "c.kld").write_bytes(stored(other, tokens, 8, 7))
     candidate = read_logit_pair(folder / "a.kld", folder / "b.kld").candidate
     found = compare(pair(read_logit_arm(folder / "c.kld"), candidate))
-    assert [row.key.metric for row in found] == ["perplexity"] and "must be from this baseline" in found.missing["kl_divergence"]
-    with pytest.raises(ContractError, match="must be from this baseline"): compare(pair(read_logit_arm(folder / "c.kld"), candidate), metrics=["kl_divergence"])
+    assert [row.key.metric for row in found] == [
+        "perplexity"
+    ] and "must be from this baseline" in found.missing["kl_divergence"]
+    with pytest.raises(ContractError, match="must be from this baseline"):
+        compare(pair(read_logit_arm(folder / "c.kld"), candidate), metrics=["kl_divergence"])
     assert "kl_divergence" in compare(pair(read_logit_arm(folder / "a.kld"), candidate))
-    assert compare(pair(candidate, candidate)).missing.keys() == {*candidate.columns} - {name for name in candidate.columns if name.startswith("dp<")} | {"probability_change_p1", "probability_change_p99"}
+    assert compare(pair(candidate, candidate)).missing.keys() == {*candidate.columns} - {
+        name for name in candidate.columns if name.startswith("dp<")
+    } | {"probability_change_p1", "probability_change_p99"}
 
 
 # --- logs -----------------------------------------------------------------------------------------------------------------------------
@@ -207,46 +360,85 @@ def log(losses, kind, n_ctx=512, n_seq=4, final=True):
     "What the tool prints, both streams."
     running = [math.fsum(losses[:k]) / k for k in range(1, len(losses) + 1)]
     head = f"main: build = 1\n0.00.123 I perplexity: calculating perplexity over {len(losses)} chunks, n_ctx={n_ctx}, batch_size=2048, n_seq={n_seq}\nperplexity: 1.23 seconds per pass - ETA 2.00 minutes\n"
-    if kind == 1: body = "".join(f"{k // n_seq * n_seq * n_ctx:8d}  {math.exp(x):.4f}  {x:4f}  {.1:4f}\n" for k, x in enumerate(running))
-    else: body = "".join(f"[{k}]{math.exp(x):.4f}," for k, x in enumerate(running, 1)) + "\n"
-    return head + body + ("\nFinal estimate: PPL = %.4f +/- 0.04000\n" % math.exp(running[-1]) if final else "")
+    if kind == 1:
+        body = "".join(
+            f"{k // n_seq * n_seq * n_ctx:8d}  {math.exp(x):.4f}  {x:4f}  {0.1:4f}\n"
+            for k, x in enumerate(running)
+        )
+    else:
+        body = "".join(f"[{k}]{math.exp(x):.4f}," for k, x in enumerate(running, 1)) + "\n"
+    return (
+        head
+        + body
+        + (
+            "\nFinal estimate: PPL = %.4f +/- 0.04000\n" % math.exp(running[-1])
+            if final
+            else ""
+        )
+    )
 
 
-@pytest.mark.parametrize("spread, kind, good", [(.003, 1, True), (.003, 0, False), (.05, 0, True), (.0001, 1, False)])
+@pytest.mark.parametrize(
+    "spread, kind, good",
+    [(0.003, 1, True), (0.003, 0, False), (0.05, 0, True), (0.0001, 1, False)],
+)
 def test_logs_pair_where_rounding_is_small(tmp_path, spread, kind, good):
     rng = np.random.default_rng(1)
-    a = rng.normal(2, .3, 500)
-    b = a + rng.normal(.001, spread, 500)
-    for name, losses in (("a", a), ("b", b)): (tmp_path / name).write_text(log(losses, kind))
+    a = rng.normal(2, 0.3, 500)
+    b = a + rng.normal(0.001, spread, 500)
+    for name, losses in (("a", a), ("b", b)):
+        (tmp_path / name).write_text(log(losses, kind))
     if good:
         both = read_perplexity_pair(tmp_path / "a", tmp_path / "b")
-        assert abs((both.candidate.log_loss - both.baseline.log_loss).mean() - (b - a).mean()) < 2e-4 / 2
-        assert both.ids[0] == "0:257-512" and set(both.baseline.tokens.tolist()) == {255} and both.baseline.provenance["source"]["rounding"] > 0
+        assert (
+            abs((both.candidate.log_loss - both.baseline.log_loss).mean() - (b - a).mean())
+            < 2e-4 / 2
+        )
+        assert (
+            both.ids[0] == "0:257-512"
+            and set(both.baseline.tokens.tolist()) == {255}
+            and both.baseline.provenance["source"]["rounding"] > 0
+        )
     else:
-        with pytest.raises(ContractError, match="must exceed the rounding of the logs"): read_perplexity_pair(tmp_path / "a", tmp_path / "b")
+        with pytest.raises(ContractError, match="must exceed the rounding of the logs"):
+            read_perplexity_pair(tmp_path / "a", tmp_path / "b")
     if kind:
         np.testing.assert_allclose(read_perplexity_log(tmp_path / "a").log_loss, a, atol=1e-3)
     else:
-        with pytest.raises(ContractError, match="losses need 6 decimals.*--ppl-output-type 1"): read_perplexity_log(tmp_path / "a")
+        with pytest.raises(ContractError, match="losses need 6 decimals.*--ppl-output-type 1"):
+            read_perplexity_log(tmp_path / "a")
 
 
 def test_the_stated_rounding_is_that_of_the_windows(tmp_path):
     rng = np.random.default_rng(6)
     for kind in (0, 1):
-        (tmp_path / "a").write_text(log(losses := rng.normal(2, .3, 4000), kind))
+        (tmp_path / "a").write_text(log(losses := rng.normal(2, 0.3, 4000), kind))
         arm = page._of_log(tmp_path / "a", "x")[0]
         seen = (arm.log_loss - losses).std()
-        assert arm.provenance["source"]["rounding"] == pytest.approx(seen, rel=.06)        # 4 sigma of 4000 correlated errors
+        assert arm.provenance["source"]["rounding"] == pytest.approx(
+            seen, rel=0.06
+        )  # 4 sigma of 4000 correlated errors
 
 
-@pytest.mark.parametrize("edit, part", [
-    (lambda t: t.split("\n", 2)[2], "Keep both streams"), (lambda t: t.replace("[3]", "[4]"), "must have 20 chunks"), (lambda t: t[:t.index("[15]")], "must have 20 chunks, each once; got 14"),
-    (lambda t: t.replace("PPL = 7", "PPL = 8"), "must give the final estimate"), (lambda t: t + log(np.full(3, 2.0), 1), "must be of one run; got 2, of 20 and 3 chunks")])
+@pytest.mark.parametrize(
+    "edit, part",
+    [
+        (lambda t: t.split("\n", 2)[2], "Keep both streams"),
+        (lambda t: t.replace("[3]", "[4]"), "must have 20 chunks"),
+        (lambda t: t[: t.index("[15]")], "must have 20 chunks, each once; got 14"),
+        (lambda t: t.replace("PPL = 7", "PPL = 8"), "must give the final estimate"),
+        (
+            lambda t: t + log(np.full(3, 2.0), 1),
+            "must be of one run; got 2, of 20 and 3 chunks",
+        ),
+    ],
+)
 def test_cut_and_changed_logs_are_refused(tmp_path, edit, part):
     text = log(np.full(20, 2.0), 0)
     (tmp_path / "a").write_text(edit(text))
     assert edit(text) != text
-    with pytest.raises(ContractError) as caught: read_perplexity_pair(tmp_path / "a", tmp_path / "a")
+    with pytest.raises(ContractError) as caught:
+        read_perplexity_pair(tmp_path / "a", tmp_path / "a")
     assert part in str(caught.value)
 
 
@@ -257,13 +449,29 @@ REAL = Path(__file__).parent / "data" / "llama_cpp"
 def test_files_of_the_tool_give_its_own_numbers():
     "Every line of `--kl-divergence`: perplexity, its ratio, the divergence and equal first choices of the first k chunks."
     both = read_logit_pair(REAL / "base.kld", REAL / "tuned.kld")
-    lines = re.findall(r"^ +(\d+) +([\d.]+) ± +[\d.]+ +(-?[\d.]+) ± +[\d.]+ +([\d.]+) ± .* ([\d.]+) ±", (REAL / "divergence.log").read_text(), re.M)
-    loss, kl, changed = (np.cumsum(x) for x in (both.candidate.totals[0], *[both.candidate.columns[name] for name in ("kl_divergence", "top1_changed")]))
+    lines = re.findall(
+        r"^ +(\d+) +([\d.]+) ± +[\d.]+ +(-?[\d.]+) ± +[\d.]+ +([\d.]+) ± .* ([\d.]+) ±",
+        (REAL / "divergence.log").read_text(),
+        re.M,
+    )
+    loss, kl, changed = (
+        np.cumsum(x)
+        for x in (
+            both.candidate.totals[0],
+            *[both.candidate.columns[name] for name in ("kl_divergence", "top1_changed")],
+        )
+    )
     tokens, old = np.cumsum(both.candidate.tokens), np.cumsum(both.baseline.totals[0])
     for k, (n, ppl, ratio, divergence, same) in enumerate(lines):
-        assert int(n) == k + 1 and math.exp(loss[k] / tokens[k]) == pytest.approx(float(ppl), rel=1e-4)
-        assert (loss[k] - old[k]) / tokens[k] == pytest.approx(float(ratio), abs=1e-4) and 100 * (1 - changed[k] / tokens[k]) == pytest.approx(float(same), abs=1e-3)
-        assert kl[k] / tokens[k] == pytest.approx(float(divergence), abs=5e-4)       # the tool has the candidate's logits below the cut-off
+        assert int(n) == k + 1 and math.exp(loss[k] / tokens[k]) == pytest.approx(
+            float(ppl), rel=1e-4
+        )
+        assert (loss[k] - old[k]) / tokens[k] == pytest.approx(
+            float(ratio), abs=1e-4
+        ) and 100 * (1 - changed[k] / tokens[k]) == pytest.approx(float(same), abs=1e-3)
+        assert kl[k] / tokens[k] == pytest.approx(
+            float(divergence), abs=5e-4
+        )  # the tool has the candidate's logits below the cut-off
     assert len(lines) == 20 and both.baseline.provenance["source"]["tokens_at_cut_off"] == 0
 
 

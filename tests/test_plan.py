@@ -1,4 +1,5 @@
 """Plans through the command: from models, files, one file, a standard deviation; which windows a pilot takes; what a run then keeps."""
+
 import json
 import math
 import shlex
@@ -6,139 +7,367 @@ import shlex
 import numpy as np
 import pytest
 from scipy import stats
+from studies import answers, losses
+from test_shell import shell
 
 from invar_nb.arms.pair import pair_arrays
 from invar_nb.comparison.units import Units
 from invar_nb.files.losses import read_losses, write_losses
 from invar_nb.foundations.refuse import ContractError, UsageError
 from invar_nb.models.demo_text import demo_documents
-from invar_nb.report.plan import Goal, Supply, between_share, choose_pilot, for_text, plan_comparison
+from invar_nb.report.plan import (
+    Goal,
+    Supply,
+    between_share,
+    choose_pilot,
+    for_text,
+    plan_comparison,
+)
 from invar_nb.shell.demo import demo_model, quantised_copy
 from invar_nb.statistics.jackknife import jackknife_ratio
 from invar_nb.statistics.planning import as_pilot
-from studies import answers, losses
-from test_shell import shell
 
 
-def units(name, codes): return Units(name=name, codes=np.asarray(codes), n_units=len(set(codes)), effective=1.0, because="")
+def units(name, codes):
+    return Units(
+        name=name, codes=np.asarray(codes), n_units=len(set(codes)), effective=1.0, because=""
+    )
 
 
 def test_a_pilot_reaches_from_one_end_of_the_text_to_the_other():
     places, block = choose_pilot(units("serial", range(1000)), 40)
-    assert block == 5 and list(places[:6]) == [0, 1, 2, 3, 4, 142] and places[-1] == 999 and len(places) == 40
-    assert choose_pilot(units("serial", range(41)), 40)[0].size == 40 and list(choose_pilot(units("serial", range(30)), 40)[0]) == list(range(30))
+    assert (
+        block == 5
+        and list(places[:6]) == [0, 1, 2, 3, 4, 142]
+        and places[-1] == 999
+        and len(places) == 40
+    )
+    assert choose_pilot(units("serial", range(41)), 40)[0].size == 40 and list(
+        choose_pilot(units("serial", range(30)), 40)[0]
+    ) == list(range(30))
     places, block = choose_pilot(units("documents", np.repeat(np.arange(100)[::-1], 20)), 40)
     documents = places // 20
-    assert block == 1 and len(places) == 320 and len(set(documents)) == 40 and np.bincount(documents)[documents].min() == 8 and documents[-1] >= 97
+    assert (
+        block == 1
+        and len(places) == 320
+        and len(set(documents)) == 40
+        and np.bincount(documents)[documents].min() == 8
+        and documents[-1] >= 97
+    )
     assert list(choose_pilot(units("windows", range(100)), 10)[0]) == list(range(5, 100, 10))
 
 
 def test_documents_are_whole_and_what_is_beyond_the_text_is_in_proportion():
-    supply = Supply(tokens=np.full(30, 10), seen=np.full(30, 20), codes=np.repeat(range(10), 3), price=(3.0, "million tokens"), speed=0.5)
-    assert supply.size(4) == {"windows": 12, "tokens": 120, "model_tokens": 480, "seconds": 120.0, "cost": 3.0 * 480 / 1e6}
-    assert supply.size(3.2)["windows"] == 12 and supply.size(10)["windows"] == 30 and supply.size(25)["windows"] == 75 and supply.units == 10
+    supply = Supply(
+        tokens=np.full(30, 10),
+        seen=np.full(30, 20),
+        codes=np.repeat(range(10), 3),
+        price=(3.0, "million tokens"),
+        speed=0.5,
+    )
+    assert supply.size(4) == {
+        "windows": 12,
+        "tokens": 120,
+        "model_tokens": 480,
+        "seconds": 120.0,
+        "cost": 3.0 * 480 / 1e6,
+    }
+    assert (
+        supply.size(3.2)["windows"] == 12
+        and supply.size(10)["windows"] == 30
+        and supply.size(25)["windows"] == 75
+        and supply.units == 10
+    )
 
 
 def test_a_shift_of_all_windows_changes_no_share_between_documents():
     rng, codes = np.random.default_rng(3), np.repeat(np.arange(12), 5)
     d = rng.normal(size=12)[codes] + rng.normal(size=60)
-    share = lambda shift: between_share(pair_arrays(np.full(60, 9.0), 9 + shift + .1 * d, np.full(60, 64)), codes)
-    assert 0 < share(0) < 1 and share(.5) == pytest.approx(share(0), rel=1e-9)
+    share = lambda shift: between_share(
+        pair_arrays(np.full(60, 9.0), 9 + shift + 0.1 * d, np.full(60, 64)), codes
+    )
+    assert 0 < share(0) < 1 and share(0.5) == pytest.approx(share(0), rel=1e-9)
 
 
 def test_a_plan_from_a_standard_deviation_is_the_textbooks():
     code, out, _ = shell("plan", "--sd", "0.05", "--margin", "1%", "--json")
     d = json.loads(out)
     exact = ((stats.norm.ppf(0.975) + stats.norm.ppf(0.9)) * 5) ** 2
-    assert code == 0 and d["exit_code"] == 0 and exact < d["needed"]["windows"] < exact + 4 and d["text"] is None and d["next"] is None
-    one = json.loads(shell("plan", "--sd", "0.05", "--margin", "1%", "--expect", "2%", "--power", "0.9", "--json")[1])["needed"]["windows"]
+    assert (
+        code == 0
+        and d["exit_code"] == 0
+        and exact < d["needed"]["windows"] < exact + 4
+        and d["text"] is None
+        and d["next"] is None
+    )
+    one = json.loads(
+        shell(
+            "plan",
+            "--sd",
+            "0.05",
+            "--margin",
+            "1%",
+            "--expect",
+            "2%",
+            "--power",
+            "0.9",
+            "--json",
+        )[1]
+    )["needed"]["windows"]
     edge = ((stats.norm.ppf(0.975) + stats.norm.ppf(0.9)) * 2.5) ** 2
     assert edge < one < edge + 4
     half = json.loads(shell("plan", "--sd", "0.05", "--half-width", "1%", "--json")[1])
-    assert 96 < half["needed"]["windows"] < 120 and half["needed"]["power"] is None and half["needed"]["half_width"] <= 0.01
-    for r in d["table"]: assert r["smallest_margin"] > r["smallest_change"] > r["half_width"] > 0
+    assert (
+        96 < half["needed"]["windows"] < 120
+        and half["needed"]["power"] is None
+        and half["needed"]["half_width"] <= 0.01
+    )
+    for r in d["table"]:
+        assert r["smallest_margin"] > r["smallest_change"] > r["half_width"] > 0
 
 
 @pytest.fixture
 def files(tmp_path):
     both = losses(0.0, n=90)
-    for name, arm in (("a", both.baseline), ("b", both.candidate)): write_losses(arm.changed(document_ids=None), tmp_path / f"{name}.jsonl")
+    for name, arm in (("a", both.baseline), ("b", both.candidate)):
+        write_losses(arm.changed(document_ids=None), tmp_path / f"{name}.jsonl")
     return tmp_path / "a.jsonl", tmp_path / "b.jsonl"
 
 
 def test_two_files_one_file_and_answers(files, tmp_path):
     code, out, _ = shell("plan", *files, "--margin", "1%", "--out", tmp_path / "p")
     assert code == 0 and "planned" in out and "windows in text order" in out
-    d, page = json.loads((tmp_path / "p" / "plan.json").read_text()), (tmp_path / "p" / "plan.html").read_text()
-    assert sorted(p.name for p in (tmp_path / "p").iterdir()) == ["plan.html", "plan.json"] and page.count("<svg") == 1 and f"{d['needed']['windows']:,}" in page
-    assert d["needed"]["power"] >= 0.8 and d["units"] == "serial" and d["pilot"]["dof"] < 10 and "tokens" in d["needed"]
-    assert shell("plan", *files, "--margin", "1%", "--out", tmp_path / "p")[0] == 2 and shell("plan", *files, "--out", tmp_path / "p", "--force")[0] == 0
-    widths = [json.loads(shell("plan", files[0], "--correlation", r, "--units", "windows", "--json")[1])["pilot"]["sd"] for r in (0.99, 0.9975)]
+    d, page = (
+        json.loads((tmp_path / "p" / "plan.json").read_text()),
+        (tmp_path / "p" / "plan.html").read_text(),
+    )
+    assert (
+        sorted(p.name for p in (tmp_path / "p").iterdir()) == ["plan.html", "plan.json"]
+        and page.count("<svg") == 1
+        and f"{d['needed']['windows']:,}" in page
+    )
+    assert (
+        d["needed"]["power"] >= 0.8
+        and d["units"] == "serial"
+        and d["pilot"]["dof"] < 10
+        and "tokens" in d["needed"]
+    )
+    assert (
+        shell("plan", *files, "--margin", "1%", "--out", tmp_path / "p")[0] == 2
+        and shell("plan", *files, "--out", tmp_path / "p", "--force")[0] == 0
+    )
+    widths = [
+        json.loads(
+            shell("plan", files[0], "--correlation", r, "--units", "windows", "--json")[1]
+        )["pilot"]["sd"]
+        for r in (0.99, 0.9975)
+    ]
     assert widths[0] == pytest.approx(2 * widths[1])
     plan = plan_comparison(answers(), goal=Goal(margin=0.05), metric="accuracy")
     assert plan.items == "examples" and "points" in str(plan) and plan.needed["windows"] > 10
 
 
-@pytest.mark.parametrize("options, code, words", [
-    ((), 2, "plan needs BASELINE and CANDIDATE"), (("--sd", "0"), 2, "--sd must be"), (("--sd", "nan"), 2, "--sd must be"), (("a", "--sd", "1"), 2, "without models"),
-    (("--sd", "1", "--margin", "0%"), 2, "--margin must be"), (("--sd", "1", "--half-width", "x"), 2, "--half-width must be"), (("--sd", "1", "--expect", "2%"), 2, "as large as the margin"),
-    (("--sd", "1", "--price", "2"), 2, "--price must be"), (("--sd", "1", "--price", "2/h"), 2, "--price needs models"), (("--sd", "1", "--units", "documents"), 2, "independent units"),
-    (("--sd", "1", "--pilot", "50"), 2, "--pilot works only when models"), (("--sd", "1", "--stride", "5"), 2, "--stride works only when models"), (("a",), 2, "one file with --correlation"),
-    (("a", "--correlation", "1"), 2, "correlation"), (("a", "b", "--correlation", ".9"), 2, "works with one file"), (("a", "a"), 3, "must show some spread"), (("--power", "1", "--sd", "1"), 2, "power"),
-    (("a", "b", "--margin", "brier=2%"), 2, "--margin must be a size"), (("a", "missing.jsonl"), 2, "must exist"), (("a", "b", "--units", "documents"), 2, "needs an id")])
-def test_what_makes_no_plan_is_refused_in_one_line(files, tmp_path, monkeypatch, options, code, words):
+@pytest.mark.parametrize(
+    "options, code, words",
+    [
+        ((), 2, "plan needs BASELINE and CANDIDATE"),
+        (("--sd", "0"), 2, "--sd must be"),
+        (("--sd", "nan"), 2, "--sd must be"),
+        (("a", "--sd", "1"), 2, "without models"),
+        (("--sd", "1", "--margin", "0%"), 2, "--margin must be"),
+        (("--sd", "1", "--half-width", "x"), 2, "--half-width must be"),
+        (("--sd", "1", "--expect", "2%"), 2, "as large as the margin"),
+        (("--sd", "1", "--price", "2"), 2, "--price must be"),
+        (("--sd", "1", "--price", "2/h"), 2, "--price needs models"),
+        (("--sd", "1", "--units", "documents"), 2, "independent units"),
+        (("--sd", "1", "--pilot", "50"), 2, "--pilot works only when models"),
+        (("--sd", "1", "--stride", "5"), 2, "--stride works only when models"),
+        (("a",), 2, "one file with --correlation"),
+        (("a", "--correlation", "1"), 2, "correlation"),
+        (("a", "b", "--correlation", ".9"), 2, "works with one file"),
+        (("a", "a"), 3, "must show some spread"),
+        (("--power", "1", "--sd", "1"), 2, "power"),
+        (("a", "b", "--margin", "brier=2%"), 2, "--margin must be a size"),
+        (("a", "missing.jsonl"), 2, "must exist"),
+        (("a", "b", "--units", "documents"), 2, "needs an id"),
+    ],
+)
+def test_what_makes_no_plan_is_refused_in_one_line(
+    files, tmp_path, monkeypatch, options, code, words
+):
     monkeypatch.chdir(tmp_path)
     named = {"a": files[0], "b": files[1]}
     found, out, err = shell("plan", *(named.get(word, word) for word in options), "--quiet")
-    assert found == code and not out and len(err.strip().splitlines()) == 1 and words in err, err
+    assert found == code and not out and len(err.strip().splitlines()) == 1 and words in err, (
+        err
+    )
     assert not (tmp_path / "invar-nb-plan").exists()
 
 
 def test_the_library_refuses_too():
-    with pytest.raises(UsageError, match="margin"): Goal(margin=None)
-    with pytest.raises(ContractError, match="10 effective"): plan_comparison(losses(0.0, n=8))
-    with pytest.raises(UsageError, match="as large as the margin"): Goal(margin=0.01, expected=-0.01)
+    with pytest.raises(UsageError, match="margin"):
+        Goal(margin=None)
+    with pytest.raises(ContractError, match="10 effective"):
+        plan_comparison(losses(0.0, n=8))
+    with pytest.raises(UsageError, match="as large as the margin"):
+        Goal(margin=0.01, expected=-0.01)
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     pytest.importorskip("torch")
     here = tmp_path_factory.mktemp("plan")
-    for name in ("base", "tuned"): (here / name).symlink_to(demo_model(name))
-    (here / "docs.jsonl").write_text("".join(json.dumps({"text": t}) + "\n" for t in demo_documents()[1]))
+    for name in ("base", "tuned"):
+        (here / name).symlink_to(demo_model(name))
+    (here / "docs.jsonl").write_text(
+        "".join(json.dumps({"text": t}) + "\n" for t in demo_documents()[1])
+    )
     (here / "one.txt").write_text("\n\n".join(t for t in demo_documents()[1])[:12000])
     return here
 
 
 def test_a_pilot_of_models_in_one_text(models, monkeypatch):
     monkeypatch.chdir(models)
-    code, out, err = shell("plan", "base", "tuned", "--text", "one.txt", "--max-length", "64", "--stride", "63", "--price", "3/Mtok", "--out", "serial", "--json")
+    code, out, err = shell(
+        "plan",
+        "base",
+        "tuned",
+        "--text",
+        "one.txt",
+        "--max-length",
+        "64",
+        "--stride",
+        "63",
+        "--price",
+        "3/Mtok",
+        "--out",
+        "serial",
+        "--json",
+    )
     d = json.loads(out)
-    assert code == 0 and d["enough"] is False and d["needed"]["cost"] == pytest.approx(3e-6 * d["needed"]["model_tokens"]) and d["needed"]["seconds"] > 0, err
-    assert "--windows" not in d["next"] and d["next"].startswith("invar-nb compare base tuned --text one.txt --max-length 64 --stride 63")
-    again = json.loads(shell("plan", "serial/baseline.jsonl", "serial/candidate.jsonl", "--json")[1])
-    assert shell("score", "base", "--text", "one.txt", "--max-length", "64", "--stride", "63", "--out", "base.jsonl")[0] == 0
-    half, once_more = (json.loads(shell("plan", "base.jsonl", "tuned", "--text", "one.txt", "--half-width", "20%", "--out", "half", "--json", "--force")[1]) for _ in range(2))
-    assert once_more["needed"]["windows"] == half["needed"]["windows"], "a plan takes the place of an older one"
+    assert (
+        code == 0
+        and d["enough"] is False
+        and d["needed"]["cost"] == pytest.approx(3e-6 * d["needed"]["model_tokens"])
+        and d["needed"]["seconds"] > 0
+    ), err
+    assert "--windows" not in d["next"] and d["next"].startswith(
+        "invar-nb compare base tuned --text one.txt --max-length 64 --stride 63"
+    )
+    again = json.loads(
+        shell("plan", "serial/baseline.jsonl", "serial/candidate.jsonl", "--json")[1]
+    )
+    assert (
+        shell(
+            "score",
+            "base",
+            "--text",
+            "one.txt",
+            "--max-length",
+            "64",
+            "--stride",
+            "63",
+            "--out",
+            "base.jsonl",
+        )[0]
+        == 0
+    )
+    half, once_more = (
+        json.loads(
+            shell(
+                "plan",
+                "base.jsonl",
+                "tuned",
+                "--text",
+                "one.txt",
+                "--half-width",
+                "20%",
+                "--out",
+                "half",
+                "--json",
+                "--force",
+            )[1]
+        )
+        for _ in range(2)
+    )
+    assert once_more["needed"]["windows"] == half["needed"]["windows"], (
+        "a plan takes the place of an older one"
+    )
     assert half["decided"] is None and "A plan claims nothing" in shell("verify", "half")[2]
-    assert [plan_comparison(losses(m, n=60)).decided for m in (.1, 0.0, .02)] == ["regressed, beyond the margin of 2 %", "equivalent within 2 %", ""]
-    assert half["enough"] and half["next"] == "invar-nb compare base.jsonl tuned --text one.txt --out half-report" and half["needed"]["model_tokens"] < d["needed"]["model_tokens"] / 2
-    assert again["needed"]["units"] == d["needed"]["units"] and again["pilot"]["sd"] == d["pilot"]["sd"] and not list(models.glob(".*journal"))
+    assert [plan_comparison(losses(m, n=60)).decided for m in (0.1, 0.0, 0.02)] == [
+        "regressed, beyond the margin of 2 %",
+        "equivalent within 2 %",
+        "",
+    ]
+    assert (
+        half["enough"]
+        and half["next"]
+        == "invar-nb compare base.jsonl tuned --text one.txt --out half-report"
+        and half["needed"]["model_tokens"] < d["needed"]["model_tokens"] / 2
+    )
+    assert (
+        again["needed"]["units"] == d["needed"]["units"]
+        and again["pilot"]["sd"] == d["pilot"]["sd"]
+        and not list(models.glob(".*journal"))
+    )
 
 
-def test_a_plan_offers_looks_and_says_what_skewed_documents_do_to_its_promise(models, monkeypatch):
+def test_a_plan_offers_looks_and_says_what_skewed_documents_do_to_its_promise(
+    models, monkeypatch
+):
     "Documents of unequal length have tails; the offered command is the planned one without its number of windows, and it runs."
     monkeypatch.chdir(models)
     paragraphs = [p for text in demo_documents()[1] for p in text.split("\n\n") if len(p) > 60]
-    (models / "paragraphs.jsonl").write_text("".join(json.dumps({"text": p}) + "\n" for p in dict.fromkeys(paragraphs)))
-    code, out, err = shell("plan", "base", "tuned", "--text", "paragraphs.jsonl", "--max-length", "64", "--margin", "3%", "--out", "offered", "--json")
+    (models / "paragraphs.jsonl").write_text(
+        "".join(json.dumps({"text": p}) + "\n" for p in dict.fromkeys(paragraphs))
+    )
+    code, out, err = shell(
+        "plan",
+        "base",
+        "tuned",
+        "--text",
+        "paragraphs.jsonl",
+        "--max-length",
+        "64",
+        "--margin",
+        "3%",
+        "--out",
+        "offered",
+        "--json",
+    )
     d = json.loads(out)
-    assert code == 0 and d["units"] == "documents" and d["next"].startswith("invar-nb compare base tuned --text paragraphs.jsonl --max-length 64"), err
-    assert d["looks"] == "invar-nb compare base tuned --text paragraphs.jsonl --max-length 64 --margin 3% --until-decided --out offered-looks"
-    assert .4 < d["if_skewed"] < .8 and d["pilot"]["tail"] < 1
-    code, out, err = shell(*shlex.split(d["looks"])[1:], "--json", "--out", "stopped", "--windows", "200")
+    assert (
+        code == 0
+        and d["units"] == "documents"
+        and d["next"].startswith(
+            "invar-nb compare base tuned --text paragraphs.jsonl --max-length 64"
+        )
+    ), err
+    assert (
+        d["looks"]
+        == "invar-nb compare base tuned --text paragraphs.jsonl --max-length 64 --margin 3% --until-decided --out offered-looks"
+    )
+    assert 0.4 < d["if_skewed"] < 0.8 and d["pilot"]["tail"] < 1
+    code, out, err = shell(
+        *shlex.split(d["looks"])[1:], "--json", "--out", "stopped", "--windows", "200"
+    )
     assert code in (0, 1) and json.loads(out)["looks"]["pairs"][0]["decided"], err
-    pilot = json.loads(shell("plan", "base", "tuned", "--text", "one.txt", "--max-length", "64", "--stride", "63", "--out", "unoffered", "--json")[1])
+    pilot = json.loads(
+        shell(
+            "plan",
+            "base",
+            "tuned",
+            "--text",
+            "one.txt",
+            "--max-length",
+            "64",
+            "--stride",
+            "63",
+            "--out",
+            "unoffered",
+            "--json",
+        )[1]
+    )
     assert pilot["looks"] is None and pilot["if_skewed"] is None
 
 
@@ -146,18 +375,43 @@ def test_a_plan_offers_looks_and_says_what_skewed_documents_do_to_its_promise(mo
 def test_plan_then_run(models, monkeypatch, capsys):
     "Plans of every edit beside the runs that follow: a promise for 80 of 100 pilots, and no two of these are alike."
     monkeypatch.chdir(models)
-    for bits in (8, 4): quantised_copy(demo_model("base"), models / f"int{bits}", bits=bits)
+    for bits in (8, 4):
+        quantised_copy(demo_model("base"), models / f"int{bits}", bits=bits)
     kept = []
     for text, length in (("docs.jsonl", 256), ("one.txt", 64)):
-        for edit, widths in (("int8", ("0.06%", "0.1%")), ("int4", ("0.6%", "1%")), ("tuned", ("3%", "5%"))):
+        for edit, widths in (
+            ("int8", ("0.06%", "0.1%")),
+            ("int4", ("0.6%", "1%")),
+            ("tuned", ("3%", "5%")),
+        ):
             for width in widths:
-                code, out, err = shell("plan", "base", edit, "--text", text, "--max-length", length, "--half-width", width, "--json", "--force")
+                code, out, err = shell(
+                    "plan",
+                    "base",
+                    edit,
+                    "--text",
+                    text,
+                    "--max-length",
+                    length,
+                    "--half-width",
+                    width,
+                    "--json",
+                    "--force",
+                )
                 d = json.loads(out)
                 code, out, err = shell(*shlex.split(d["next"])[1:], "--json", "--force")
-                low, high = next(row["value"]["ci"] for row in json.loads(out)["rows"] if row["role"] == "lead")
+                low, high = next(
+                    row["value"]["ci"]
+                    for row in json.loads(out)["rows"]
+                    if row["role"] == "lead"
+                )
                 half, planned = (high - low) / 2, (d["needed"] if d["enough"] else d["text"])
                 kept.append(half <= planned["half_width"])
-                with capsys.disabled(): print(f"\n{text} {edit} {width}: {planned['windows']} of {d['text']['windows']} windows, planned {planned['half_width']:.5f}, run {half:.5f}", end="")
+                with capsys.disabled():
+                    print(
+                        f"\n{text} {edit} {width}: {planned['windows']} of {d['text']['windows']} windows, planned {planned['half_width']:.5f}, run {half:.5f}",
+                        end="",
+                    )
     assert np.mean(kept) > 0.5, kept
 
 
@@ -165,29 +419,63 @@ def test_plan_then_run(models, monkeypatch, capsys):
 def test_plans_of_real_documents(models, monkeypatch, capsys):
     "Losses of the shipped models: a pilot of 40 documents at random, a run over others drawn at random until it is as large as planned."
     monkeypatch.chdir(models)
-    if not (models / "int8").exists(): quantised_copy(demo_model("base"), models / "int8", bits=8)
+    if not (models / "int8").exists():
+        quantised_copy(demo_model("base"), models / "int8", bits=8)
     rng = np.random.default_rng(0)
     for edit, widths in (("int8", (0.0004, 0.0006, 0.001)), ("tuned", (0.05, 0.08))):
-        assert shell("compare", "base", edit, "--text", "docs.jsonl", "--max-length", 256, "--out", f"full-{edit}")[0] in (0, 1)
-        a, b = (read_losses(f"full-{edit}/{name}.parquet") for name in ("baseline", "candidate"))
+        assert shell(
+            "compare",
+            "base",
+            edit,
+            "--text",
+            "docs.jsonl",
+            "--max-length",
+            256,
+            "--out",
+            f"full-{edit}",
+        )[0] in (0, 1)
+        a, b = (
+            read_losses(f"full-{edit}/{name}.parquet") for name in ("baseline", "candidate")
+        )
         codes = np.unique(list(map(int, a.document_ids)), return_inverse=True)[1]
-        W, N = np.bincount(codes, a.tokens).astype(float), np.bincount(codes, a.tokens * (b.log_loss - a.log_loss))
+        W, N = (
+            np.bincount(codes, a.tokens).astype(float),
+            np.bincount(codes, a.tokens * (b.log_loss - a.log_loss)),
+        )
         for width in widths:
             held = []
             for _ in range(400):
                 some, run = rng.permutation(W.size)[:40], rng.integers(0, W.size, 400)
-                own, text = (Supply(tokens=w, seen=w, codes=np.arange(w.size)) for w in (W[some], W[run]))
+                own, text = (
+                    Supply(tokens=w, seen=w, codes=np.arange(w.size))
+                    for w in (W[some], W[run])
+                )
                 pilot = for_text(as_pilot(jackknife_ratio(N[some], W[some])), own, text)
                 m = text.size(Goal(margin=None, half_width=width).needs(pilot))["windows"]
-                found = jackknife_ratio(N[run[:m]], W[run[:m]]).interval() if m <= run.size else None
-                if found is not None: held.append(found.high - found.low <= 2 * width)
-            with capsys.disabled(): print(f"\n{edit} half-width {width}: kept {np.mean(held):.3f} of {len(held)}", end="")
+                found = (
+                    jackknife_ratio(N[run[:m]], W[run[:m]]).interval()
+                    if m <= run.size
+                    else None
+                )
+                if found is not None:
+                    held.append(found.high - found.low <= 2 * width)
+            with capsys.disabled():
+                print(
+                    f"\n{edit} half-width {width}: kept {np.mean(held):.3f} of {len(held)}",
+                    end="",
+                )
             assert np.mean(held) > 0.8 - 3 * math.sqrt(0.8 * 0.2 / 400)
 
 
 def test_a_margin_outside_its_goal_is_refused_with_the_goal():
-    both = pair_arrays(*np.random.default_rng(2).normal(3, .1, (2, 60)), np.full(60, 64))
-    with pytest.raises(UsageError, match=r"got margin=0.01. Write goal=Goal\(margin=0.01\)"): plan_comparison(both, margin=.01)
-    with pytest.raises(UsageError, match=r"got marign=0.01. A goal has margin, expected, "): plan_comparison(both, marign=.01)
+    both = pair_arrays(*np.random.default_rng(2).normal(3, 0.1, (2, 60)), np.full(60, 64))
+    with pytest.raises(UsageError, match=r"got margin=0.01. Write goal=Goal\(margin=0.01\)"):
+        plan_comparison(both, margin=0.01)
+    with pytest.raises(UsageError, match=r"got marign=0.01. A goal has margin, expected, "):
+        plan_comparison(both, marign=0.01)
     said = str(plan_comparison(both))
-    assert "decide if the true change is the pilot's; `compare` names fewer, as it takes the spread of the pilot for exact." in said and said.count("such pilots") == 1
+    assert (
+        "decide if the true change is the pilot's; `compare` names fewer, as it takes the spread of the pilot for exact."
+        in said
+        and said.count("such pilots") == 1
+    )

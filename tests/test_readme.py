@@ -1,4 +1,5 @@
 "The README: short, its commands run as they stand, its picture that of the study of a real model."
+
 import json
 import re
 import shlex
@@ -6,26 +7,33 @@ import shutil
 from pathlib import Path
 
 import pytest
+from commands import main
 
 import invar_nb
-from commands import main
 
 ROOT, DATA = Path(__file__).parents[1], Path(__file__).parent / "data"
 README = (ROOT / "README.md").read_text()
 MODELS = Path(invar_nb.__file__).parent / "demo_models"
-COMMANDS = [line.partition("#")[0].strip() for line in re.findall(r"^invar-nb .*$", README, re.M)]
+COMMANDS = [
+    line.partition("#")[0].strip() for line in re.findall(r"^invar-nb .*$", README, re.M)
+]
 
 
 def test_it_is_short_and_comes_to_a_command_soon():
     text = re.sub(r"\]\([^)]*\)|<!--.*?-->|```\w*", " ", README)
     words = lambda part: len(re.findall(r"\w[\w.'-]*", part))
     assert words(text) <= 350 and words(text.partition("git clone")[0]) <= 60
-    assert len(COMMANDS) == 5 and all("#" in line for line in re.findall(r"^invar-nb .*$", README, re.M)), COMMANDS
+    assert len(COMMANDS) == 5 and all(
+        "#" in line for line in re.findall(r"^invar-nb .*$", README, re.M)
+    ), COMMANDS
     made = [line.split("#")[0].strip() for line in re.findall(r"^make .*$", README, re.M)]
     targets = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.M)[1].split()
     assert made == ["make demo", "make test"] and {"demo", "test"} <= {*targets}
     demo = re.search(r"^demo:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.M)[1]
-    assert "invar-nb is $(VENV)/bin/invar-nb" in demo.splitlines()[-1] and "a minute after the installation" in README
+    assert (
+        "invar-nb is $(VENV)/bin/invar-nb" in demo.splitlines()[-1]
+        and "a minute after the installation" in README
+    )
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -39,15 +47,29 @@ def test_a_command_runs_as_it_stands(command, tmp_path, monkeypatch, capsys):
                     shutil.copy(file, Path("lm_eval", there))
     else:
         pytest.importorskip("torch")
-        Path("wiki.jsonl").write_text("".join(json.dumps({"text": f"Sentence {i} of the text is read, and then number {i * i}."}) + "\n" for i in range(380)))
-        for there in ("base", "int4"): shutil.copytree(MODELS / ("base" if there == "base" else "tuned"), there)
+        Path("wiki.jsonl").write_text(
+            "".join(
+                json.dumps(
+                    {"text": f"Sentence {i} of the text is read, and then number {i * i}."}
+                )
+                + "\n"
+                for i in range(380)
+            )
+        )
+        for there in ("base", "int4"):
+            shutil.copytree(MODELS / ("base" if there == "base" else "tuned"), there)
     if ".gguf" in command:
         pytest.importorskip("gguf")
         from small_models import llama, merged_tokenizer, save, write_gguf
+
         words = merged_tokenizer()
         save(llama(len(words), tied=True), Path("m"), words)
-        merges = [" ".join(m) for m in json.loads(Path("m", "tokenizer.json").read_text())["model"]["merges"]]
-        for name, kind in (("F16", "F16"), ("Q8_0", "Q8_0"), ("Q4_K_M", "Q4_0")): write_gguf(Path("m"), Path(f"{name}.gguf"), kind, merges)
+        merges = [
+            " ".join(m)
+            for m in json.loads(Path("m", "tokenizer.json").read_text())["model"]["merges"]
+        ]
+        for name, kind in (("F16", "F16"), ("Q8_0", "Q8_0"), ("Q4_K_M", "Q4_0")):
+            write_gguf(Path("m"), Path(f"{name}.gguf"), kind, merges)
     if "base.parquet" in command:
         assert main(["score", "base/", "--text", "wiki.jsonl", "--out", "base.parquet"]) == 0
     capsys.readouterr()
@@ -58,12 +80,20 @@ def test_a_command_runs_as_it_stands(command, tmp_path, monkeypatch, capsys):
 
 
 def test_its_python_runs_as_pasted(capsys):
-    code, printed = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", README, re.S).groups()
+    code, printed = re.search(
+        r"```python\n(.*?)```\n\n```text\n(.*?)```", README, re.S
+    ).groups()
     exec(code, {})
     assert capsys.readouterr().out == printed
 
 
 def test_the_picture_shows_what_the_evidence_says():
     picture = (ROOT / "nbs" / "images" / "verdicts.svg").read_text()
-    for change in ("+0.32 (-0.01 to 0.64)", "+1.40 (0.43 to 2.37)", "+9.7 (5.8 to 14.5)", "+35.5 (29.6 to 41.7)"): assert change in picture, change
+    for change in (
+        "+0.32 (-0.01 to 0.64)",
+        "+1.40 (0.43 to 2.37)",
+        "+9.7 (5.8 to 14.5)",
+        "+35.5 (29.6 to 41.7)",
+    ):
+        assert change in picture, change
     assert "prefers-color-scheme:dark" in picture

@@ -1,4 +1,5 @@
 """Arms under rules: pairs, metrics, differences, claims, families, floors, pools and looks, as far as no page tries them one by one."""
+
 import importlib.metadata
 import itertools
 import math
@@ -11,44 +12,113 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests
+from studies import (
+    STUDIES,
+    answers,
+    arms_of,
+    copies,
+    everything,
+    looked,
+    losses,
+    marks,
+    three_texts,
+)
 
-from invar_nb import (METRICS, Metric, Pair, Predictions, Rules, Scores, Translations, UsageError, WindowLosses, brier_score, calibration_error, compare, confusion_matrix, corpus_bleu,
-                      discordant_pairs, evaluate, expected_calibration_error, jackknife_interval, n_for_power, pair, pair_arrays, paired_t_test, perplexity, predictions_from_columns,
-                      register_metric, smooth_calibration_error, study, verify, weighted_mean, write_losses)
+from invar_nb import (
+    METRICS,
+    Metric,
+    Pair,
+    Predictions,
+    Rules,
+    Scores,
+    Translations,
+    UsageError,
+    WindowLosses,
+    brier_score,
+    calibration_error,
+    compare,
+    confusion_matrix,
+    corpus_bleu,
+    discordant_pairs,
+    evaluate,
+    expected_calibration_error,
+    jackknife_interval,
+    n_for_power,
+    pair,
+    pair_arrays,
+    paired_t_test,
+    perplexity,
+    predictions_from_columns,
+    register_metric,
+    smooth_calibration_error,
+    study,
+    verify,
+    weighted_mean,
+    write_losses,
+)
 from invar_nb.comparison.difference import Settings, measure
 from invar_nb.comparison.units import choose_units
 from invar_nb.comparison.verdict import as_margin, change_text
-from invar_nb.foundations.store import content_digest
 from invar_nb.foundations.refuse import ContractError, PairingError
+from invar_nb.foundations.store import content_digest
 from invar_nb.metrics.metric import Registry
 from invar_nb.report.build import document_of
 from invar_nb.report.policy import exit_of
 from invar_nb.statistics.jackknife import jackknife_statistic
-from studies import STUDIES, answers, arms_of, copies, everything, looked, losses, marks, three_texts
 
-MARK = Metric(name="mark", better="higher", kind="scores", margin=.05, totals=lambda arm: (arm.values, np.ones(len(arm))))
+MARK = Metric(
+    name="mark",
+    better="higher",
+    kind="scores",
+    margin=0.05,
+    totals=lambda arm: (arm.values, np.ones(len(arm))),
+)
 PPL = ["perplexity"]
 
 
-def scores(values, **more): return Scores(ids=[f"x{i:03d}" for i in range(len(values))], values=values, score="f1", **more)
-def windows(n=60, seed=0, shift=.01, sd=.02, documents=None, tokens=None):
+def scores(values, **more):
+    return Scores(
+        ids=[f"x{i:03d}" for i in range(len(values))], values=values, score="f1", **more
+    )
+
+
+def windows(n=60, seed=0, shift=0.01, sd=0.02, documents=None, tokens=None):
     "A pair of losses without bytes."
     rng = np.random.default_rng(seed)
-    loss = rng.gamma(40, .07, n)
-    return pair_arrays(loss, loss + rng.normal(shift, sd, n), np.full(n, 128) if tokens is None else tokens, document_ids=documents)
+    loss = rng.gamma(40, 0.07, n)
+    return pair_arrays(
+        loss,
+        loss + rng.normal(shift, sd, n),
+        np.full(n, 128) if tokens is None else tokens,
+        document_ids=documents,
+    )
 
 
-def ends(row): return row.value.interval.low, row.value.interval.high
+def ends(row):
+    return row.value.interval.low, row.value.interval.high
 
 
 # --- studies of every kind ------------------------------------------------------------------------------------------------------------
 SHAPES = {  # claim, exit code, rows by role
     "runs of several": ("regressed", 1, {"lead": 3, "rest": 3}),
-    "losses": ("regressed", 1, {"lead": 1}), "bootstrap": ("regressed", 1, {"lead": 1}), "tail": ("regressed", 1, {"lead": 1, "rest": 2}), "control": ("equivalent", 0, {"lead": 1, "rest": 5, "control": 1}),
-    "looks": ("equivalent", 0, {"lead": 1}), "answers": ("regressed", 1, {"lead": 1, "rest": 5}), "scores": ("equivalent", 0, {"lead": 1}), "shares": ("improved", 0, {"lead": 1, "rest": 2}),
-    "translations": ("regressed", 1, {"lead": 1}), "candidates": ("equivalent", 0, {"lead": 2, "contrast": 1}), "tasks": ("regressed", 1, {"lead": 2}), "text and questions": ("regressed", 1, {"lead": 2, "rest": 5}),
-    "pooled": ("inconclusive", 1, {"lead": 3, "pooled": 1}), "everything": ("regressed", 1, {"lead": 9, "rest": 18, "control": 6, "contrast": 9}),
-    "one arm's losses": (None, 0, {"level": 1}), "one arm's answers": (None, 0, {"level": 18}), "one arm's scores": (None, 0, {"level": 3})}
+    "losses": ("regressed", 1, {"lead": 1}),
+    "bootstrap": ("regressed", 1, {"lead": 1}),
+    "tail": ("regressed", 1, {"lead": 1, "rest": 2}),
+    "control": ("equivalent", 0, {"lead": 1, "rest": 5, "control": 1}),
+    "looks": ("equivalent", 0, {"lead": 1}),
+    "answers": ("regressed", 1, {"lead": 1, "rest": 5}),
+    "scores": ("equivalent", 0, {"lead": 1}),
+    "shares": ("improved", 0, {"lead": 1, "rest": 2}),
+    "translations": ("regressed", 1, {"lead": 1}),
+    "candidates": ("equivalent", 0, {"lead": 2, "contrast": 1}),
+    "tasks": ("regressed", 1, {"lead": 2}),
+    "text and questions": ("regressed", 1, {"lead": 2, "rest": 5}),
+    "pooled": ("inconclusive", 1, {"lead": 3, "pooled": 1}),
+    "everything": ("regressed", 1, {"lead": 9, "rest": 18, "control": 6, "contrast": 9}),
+    "one arm's losses": (None, 0, {"level": 1}),
+    "one arm's answers": (None, 0, {"level": 18}),
+    "one arm's scores": (None, 0, {"level": 3}),
+}
 
 
 @pytest.mark.parametrize("kind", STUDIES)
@@ -56,43 +126,76 @@ def test_the_order_of_arms_changes_nothing_and_its_shape_is_the_one_of_its_kind(
     one = STUDIES[kind]()
     two = study(dict(reversed(one.arms.items())), one.rules)
     assert content_digest(document_of(one)) == content_digest(document_of(two))
-    assert (one.claim, document_of(one)["exit"]["code"], Counter(row.role for row in one)) == SHAPES[kind]
+    assert (
+        one.claim,
+        document_of(one)["exit"]["code"],
+        Counter(row.role for row in one),
+    ) == SHAPES[kind]
 
 
 # --- families -------------------------------------------------------------------------------------------------------------------------
-def holm_of(rows, question="change"): return multipletests([row.p[question] for row in rows], method="holm")[1]
+def holm_of(rows, question="change"):
+    return multipletests([row.p[question] for row in rows], method="holm")[1]
 
 
 def test_what_decides_is_judged_by_its_own_shape_and_all_the_rest_is_one_family():
-    parts = {"text": losses(.03, n=60), "quiz": answers(30, n=60), "marks": marks()}
+    parts = {"text": losses(0.03, n=60), "quiz": answers(30, n=60), "marks": marks()}
     joint = study(arms_of(parts), Rules(deciding="text"))
     lead, alone = joint.leading[0], compare(parts["text"])
-    assert joint.leading == [lead] and (lead.claim, ends(lead), lead.adjusted_p) == (alone.claim, ends(alone.row), None) and joint.headline == alone.headline
+    assert (
+        joint.leading == [lead]
+        and (lead.claim, ends(lead), lead.adjusted_p) == (alone.claim, ends(alone.row), None)
+        and joint.headline == alone.headline
+    )
     rest = [row for row in joint if row is not lead and row.adjusted_p is not None]
     np.testing.assert_allclose([row.adjusted_p for row in rest], holm_of(rest), rtol=1e-12)
-    assert {"language en", "language es"} <= {row.key.slice for row in rest} and "marks" in {row.key.part for row in rest}
+    assert {"language en", "language es"} <= {row.key.slice for row in rest} and "marks" in {
+        row.key.part for row in rest
+    }
 
 
-@pytest.mark.parametrize("effect, margin, claim", [(-.1, .05, "regressed"), (-.02, .2, "equivalent")])
+@pytest.mark.parametrize(
+    "effect, margin, claim", [(-0.1, 0.05, "regressed"), (-0.02, 0.2, "equivalent")]
+)
 def test_slices_are_one_family(effect, margin, claim):
-    rng, language = np.random.default_rng(11), np.array(["en", "es", "fr", "de"])[np.arange(200) % 4]
-    old = rng.normal(.5, .1, 200)
-    new = old + rng.normal(0, .05, 200) + np.where(language == "fr", effect, 0)
-    rows = compare(pair(*(scores(x, slices={"language": language}) for x in (old, new))), metrics=[MARK], margin=margin).select(role="rest")
+    rng, language = (
+        np.random.default_rng(11),
+        np.array(["en", "es", "fr", "de"])[np.arange(200) % 4],
+    )
+    old = rng.normal(0.5, 0.1, 200)
+    new = old + rng.normal(0, 0.05, 200) + np.where(language == "fr", effect, 0)
+    rows = compare(
+        pair(*(scores(x, slices={"language": language}) for x in (old, new))),
+        metrics=[MARK],
+        margin=margin,
+    ).select(role="rest")
     np.testing.assert_allclose([row.adjusted_p for row in rows], holm_of(rows), rtol=1e-12)
-    assert {row.key.slice: row.claim for row in rows}["language fr"] == claim and all(row.claim != "regressed" for row in rows if row.key.slice != "language fr")
+    assert {row.key.slice: row.claim for row in rows}["language fr"] == claim and all(
+        row.claim != "regressed" for row in rows if row.key.slice != "language fr"
+    )
 
 
 def test_candidates_hold_together_and_equal_ones_are_one():
     made = study(copies(), Rules(metrics=PPL))
     alone = compare(pair(copies()["baseline", ""], copies()["q4", ""]), metrics=PPL)
-    q4, = made.select(candidate="q4", role="lead")
-    assert q4.value.interval == alone.interval and alone.p_value <= q4.p["change"] <= q4.adjusted_p <= 4 * q4.p["change"] and made.claim == "regressed" and study(copies(), Rules(metrics=PPL, deciding="q8")).claim == "equivalent"
+    (q4,) = made.select(candidate="q4", role="lead")
+    assert (
+        q4.value.interval == alone.interval
+        and alone.p_value <= q4.p["change"] <= q4.adjusted_p <= 4 * q4.p["change"]
+        and made.claim == "regressed"
+        and study(copies(), Rules(metrics=PPL, deciding="q8")).claim == "equivalent"
+    )
     base = copies()["baseline", ""]
     for arm, claims in ((copies()["q4", ""], {"regressed"}), (base, {"equivalent"})):
-        same = study({("baseline", ""): base} | {(f"copy {i}", ""): arm for i in range(5)}, Rules(metrics=PPL))
-        ranking, = document_of(same)["rankings"]
-        assert ranking["groups"] == [ranking["order"]] and {row.claim for row in same.leading} == claims
+        same = study(
+            {("baseline", ""): base} | {(f"copy {i}", ""): arm for i in range(5)},
+            Rules(metrics=PPL),
+        )
+        (ranking,) = document_of(same)["rankings"]
+        assert (
+            ranking["groups"] == [ranking["order"]]
+            and {row.claim for row in same.leading} == claims
+        )
     assert document_of(made)["rankings"][0]["groups"] == [["same", "q8"], ["q4"], ["q2"]]
 
 
@@ -101,56 +204,110 @@ def test_each_candidate_of_a_part_has_its_own_interval_and_is_adjusted_over_the_
     arms = everything()
     whole = study(arms, Rules(metrics=["perplexity", "accuracy"], by=()))
     for part in ("law", "news", "quiz"):
-        own = study({key: arm for key, arm in arms.items() if key[1] == part}, Rules(by=(), metrics=["accuracy" if part == "quiz" else "perplexity"]))
-        for a, b in zip(whole.select(part=part, role="lead"), own.select(role="lead"), strict=True):
-            assert ends(a) == ends(b) and a.p == b.p and all(a.adjusted[question] >= b.adjusted[question] for question in b.p)
+        own = study(
+            {key: arm for key, arm in arms.items() if key[1] == part},
+            Rules(by=(), metrics=["accuracy" if part == "quiz" else "perplexity"]),
+        )
+        for a, b in zip(
+            whole.select(part=part, role="lead"), own.select(role="lead"), strict=True
+        ):
+            assert (
+                ends(a) == ends(b)
+                and a.p == b.p
+                and all(a.adjusted[question] >= b.adjusted[question] for question in b.p)
+            )
     none = [row for row in whole.leading if row.adjusted_p is None]
     assert not none
 
 
-def quants(changes, seed=0, docs=120, parts=("",), spread=.01):
+def quants(changes, seed=0, docs=120, parts=("",), spread=0.01):
     "A baseline and a candidate for each change, on documents of their own in each part."
     rng, arms = np.random.default_rng(seed), {}
     for part in parts:
-        base, tokens, ids = rng.gamma(40, .08, docs), rng.integers(100, 300, docs), [f"d{i}" for i in range(docs)]
+        base, tokens, ids = (
+            rng.gamma(40, 0.08, docs),
+            rng.integers(100, 300, docs),
+            [f"d{i}" for i in range(docs)],
+        )
         for i, change in enumerate([None, *changes]):
             moved = base if change is None else base + rng.normal(change, spread, docs)
-            arms["baseline" if change is None else f"cand{i - 1:02d}", part] = WindowLosses.from_arrays(ids, tokens, moved, document_ids=ids)
+            arms["baseline" if change is None else f"cand{i - 1:02d}", part] = (
+                WindowLosses.from_arrays(ids, tokens, moved, document_ids=ids)
+            )
     return arms
 
 
-@pytest.mark.parametrize("sign, word, family", [(1, "worse within margin", "regressed"), (-1, "better within margin", "improved")])
-def test_no_row_has_the_harsher_word_whose_own_interval_lies_inside_the_margin(sign, word, family):
+@pytest.mark.parametrize(
+    "sign, word, family",
+    [(1, "worse within margin", "regressed"), (-1, "better within margin", "improved")],
+)
+def test_no_row_has_the_harsher_word_whose_own_interval_lies_inside_the_margin(
+    sign, word, family
+):
     "Alone +1.7 % is equivalent; beside twenty others equivalence is not shown after adjustment and a change is: it was called regressed."
-    changes = [sign * x for x in np.r_[np.full(14, .0176), np.linspace(.0, .06, 6)]]
+    changes = [sign * x for x in np.r_[np.full(14, 0.0176), np.linspace(0.0, 0.06, 6)]]
     arms = quants(changes)
     made, count = study(arms), 0
     for row in made.leading:
         alone = compare(pair(arms["baseline", ""], arms[row.key.candidate, ""]))
-        if alone.claim == "equivalent": assert row.claim in ("equivalent", "inconclusive", word), (row.key, row.claim)
-        if row.claim == family: assert alone.claim == family
-        if row.claim != word: continue
+        if alone.claim == "equivalent":
+            assert row.claim in ("equivalent", "inconclusive", word), (row.key, row.claim)
+        if row.claim == family:
+            assert alone.claim == family
+        if row.claim != word:
+            continue
         count += 1
         low, high = sorted((row.value.worse.low, row.value.worse.high))
-        assert -row.margin < low and high < row.margin and row.word == word and row.alone == "equivalent" and row.adjusted["change"] <= .05 < row.adjusted["equivalent"]
+        assert (
+            -row.margin < low
+            and high < row.margin
+            and row.word == word
+            and row.alone == "equivalent"
+            and row.adjusted["change"] <= 0.05 < row.adjusted["equivalent"]
+        )
     assert count >= 3
     document = made.report().document()
-    assert f"{count} {word.removesuffix(' margin')} 2 %" in document["headline"] and f"{count} {word}" not in document["headline"]
-    assert f"{word}*" not in made.report().to_markdown() and word in made.report().to_markdown()
+    assert (
+        f"{count} {word.removesuffix(' margin')} 2 %" in document["headline"]
+        and f"{count} {word}" not in document["headline"]
+    )
+    assert (
+        f"{word}*" not in made.report().to_markdown() and word in made.report().to_markdown()
+    )
     row = next(row for row in made.leading if row.claim == word)
-    assert row.summary().startswith(f"{word.capitalize().removesuffix(' margin')} 2 % ({row.key.candidate}): perplexity ") and repr(row).startswith(f"Row({row.key.candidate}, {word.removesuffix(' margin')} 2 %: ")
+    assert row.summary().startswith(
+        f"{word.capitalize().removesuffix(' margin')} 2 % ({row.key.candidate}): perplexity "
+    ) and repr(row).startswith(
+        f"Row({row.key.candidate}, {word.removesuffix(' margin')} 2 %: "
+    )
 
 
 def test_worse_within_the_margin_is_red_only_where_equivalence_is_required(tmp_path):
-    arms = quants(np.full(16, .0176))
-    kept = {row.key.candidate for row in study(arms).leading if row.claim in ("equivalent", "worse within margin")}
+    arms = quants(np.full(16, 0.0176))
+    kept = {
+        row.key.candidate
+        for row in study(arms).leading
+        if row.claim in ("equivalent", "worse within margin")
+    }
     arms = {key: arm for key, arm in arms.items() if key[0] in ("baseline", *kept)}
     made = study(arms)
-    assert made.claim == "worse within margin" and {row.claim for row in made.leading} <= {"equivalent", "worse within margin"}, Counter(row.claim for row in made.leading)
-    codes = {asked: exit_of(replace(made, rules=Rules(required=asked)))["code"] for asked in (None, "not-beyond", "not-worse", "equivalent")}
-    assert codes == {None: 0, "not-beyond": 0, "not-worse": 0, "equivalent": 1} and exit_of(replace(made, rules=Rules(fail_inconclusive=True)))["code"] == 0
+    assert made.claim == "worse within margin" and {row.claim for row in made.leading} <= {
+        "equivalent",
+        "worse within margin",
+    }, Counter(row.claim for row in made.leading)
+    codes = {
+        asked: exit_of(replace(made, rules=Rules(required=asked)))["code"]
+        for asked in (None, "not-beyond", "not-worse", "equivalent")
+    }
+    assert (
+        codes == {None: 0, "not-beyond": 0, "not-worse": 0, "equivalent": 1}
+        and exit_of(replace(made, rules=Rules(fail_inconclusive=True)))["code"] == 0
+    )
     report = made.report()
-    assert report.document()["claim"] == "worse within margin" and report.exit["rule"] == "not_worse"
+    assert (
+        report.document()["claim"] == "worse within margin"
+        and report.exit["rule"] == "not_worse"
+    )
     report.save(tmp_path / "r")
     assert verify(tmp_path / "r")
 
@@ -159,14 +316,20 @@ def test_worse_within_the_margin_is_red_only_where_equivalence_is_required(tmp_p
 def test_more_candidates_never_turn_a_green_one_red(seed):
     "Who is green alone (exit 0) stays green whatever is tried beside it, in its row and among rows of several texts."
     rng = np.random.default_rng(seed)
-    parts = ("law", "code")[:1 + seed % 2]
-    arms = quants(rng.uniform(-.02, .02, 16), seed, docs=40, parts=parts, spread=.01)
+    parts = ("law", "code")[: 1 + seed % 2]
+    arms = quants(rng.uniform(-0.02, 0.02, 16), seed, docs=40, parts=parts, spread=0.01)
     green = lambda arms: exit_of(study(arms))["code"] == 0
     some = sorted({name for name, _ in arms} - {"baseline"})
-    kept = [name for name in some if green({key: arm for key, arm in arms.items() if key[0] in ("baseline", name)})]
-    assert len(kept) > 4 and green({key: arm for key, arm in arms.items() if key[0] in ("baseline", *kept)})
-    for row in study(arms).leading: assert row.key.candidate not in kept or row.claim != "regressed"
-
+    kept = [
+        name
+        for name in some
+        if green({key: arm for key, arm in arms.items() if key[0] in ("baseline", name)})
+    ]
+    assert len(kept) > 4 and green(
+        {key: arm for key, arm in arms.items() if key[0] in ("baseline", *kept)}
+    )
+    for row in study(arms).leading:
+        assert row.key.candidate not in kept or row.claim != "regressed"
 
 
 @pytest.mark.parametrize("kind", ["everything", "answers", "tail", "candidates", "pooled"])
@@ -175,18 +338,31 @@ def test_questions_are_dual_to_the_interval_and_adjusted_together(kind):
     made = STUDIES[kind]()
     for row in (row for row in made if row.p and row.margin):
         d, m = row.value, row.margin
-        for level in (.5, .8, .95, .99):
+        for level in (0.5, 0.8, 0.95, 0.99):
             i = d.at(level)
             low, high = (i.low, i.high) if d.better == "lower" else (-i.high, -i.low)
-            shown = {"equivalent": -m < low and high < m, "not_worse": high < m, "beyond": low > m or high < -m}
+            shown = {
+                "equivalent": -m < low and high < m,
+                "not_worse": high < m,
+                "beyond": low > m or high < -m,
+            }
             far = min(abs(end - edge) for end in (low, high) for edge in (-m, m)) > 1e-9
-            if far: assert {question: row.p[question] < 1 - level for question in shown} == shown, (row.key, level)
-        assert row.p["change"] >= d.p_value * (1 - 1e-12) and all(row.adjusted[question] >= p * (1 - 1e-12) for question, p in row.p.items())
-        if row.alone is None and not row.floor: assert row.claim in ("equivalent", "inconclusive", "improved", "regressed")
+            if far:
+                assert {
+                    question: row.p[question] < 1 - level for question in shown
+                } == shown, (row.key, level)
+        assert row.p["change"] >= d.p_value * (1 - 1e-12) and all(
+            row.adjusted[question] >= p * (1 - 1e-12) for question, p in row.p.items()
+        )
+        if row.alone is None and not row.floor:
+            assert row.claim in ("equivalent", "inconclusive", "improved", "regressed")
     rest = [row for row in made.select(role="rest") if row.p]
     for question in ("change", "equivalent", "not_worse", "beyond"):
         asked = [row for row in rest if question in row.p]
-        if asked: np.testing.assert_allclose([row.adjusted[question] for row in asked], holm_of(asked, question), rtol=1e-12)
+        if asked:
+            np.testing.assert_allclose(
+                [row.adjusted[question] for row in asked], holm_of(asked, question), rtol=1e-12
+            )
 
 
 def test_slices_at_the_margin_are_rarely_called_equivalent():
@@ -194,14 +370,23 @@ def test_slices_at_the_margin_are_rarely_called_equivalent():
     wrong, found, tables = 0, 0, 60
     names = np.repeat([f"s{i:02d}" for i in range(20)], 40)
     for seed in range(tables):
-        rng, margin = np.random.default_rng(seed), 5 * .1 / math.sqrt(40)
-        old = rng.normal(.5, .1, 800)
+        rng, margin = np.random.default_rng(seed), 5 * 0.1 / math.sqrt(40)
+        old = rng.normal(0.5, 0.1, 800)
         for shift in (-margin, 0.0):
-            new = old + shift + rng.normal(0, .1, 800)
-            rows = compare(pair(*(scores(x, slices={"part": names}) for x in (old, new))), metrics=[MARK], margin=margin).select(role="rest")
-            if shift: wrong += any(row.claim == "equivalent" for row in rows)
-            else: found += sum(row.claim == "equivalent" for row in rows)
-    assert wrong / tables <= .05 + 3 * math.sqrt(.05 * .95 / tables) and found / (20 * tables) > .97, (wrong, found)
+            new = old + shift + rng.normal(0, 0.1, 800)
+            rows = compare(
+                pair(*(scores(x, slices={"part": names}) for x in (old, new))),
+                metrics=[MARK],
+                margin=margin,
+            ).select(role="rest")
+            if shift:
+                wrong += any(row.claim == "equivalent" for row in rows)
+            else:
+                found += sum(row.claim == "equivalent" for row in rows)
+    assert (
+        wrong / tables <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / tables)
+        and found / (20 * tables) > 0.97
+    ), (wrong, found)
 
 
 def test_fewer_discordant_answers_never_give_a_weaker_claim():
@@ -210,80 +395,171 @@ def test_fewer_discordant_answers_never_give_a_weaker_claim():
     for worse in range(6):
         for better in (0, worse):
             new = truth.copy()
-            new[10:10 + worse], new[0] = ~truth[10:10 + worse], truth[0]
+            new[10 : 10 + worse], new[0] = ~truth[10 : 10 + worse], truth[0]
             new[np.flatnonzero(~truth)[:better]] = True
-            done = compare(pair(*(Scores(ids=range(1000), values=x.astype(float), score="exact") for x in (truth, new))))
+            done = compare(
+                pair(
+                    *(
+                        Scores(ids=range(1000), values=x.astype(float), score="exact")
+                        for x in (truth, new)
+                    )
+                )
+            )
             assert done.claim == "equivalent" and done.row.value.enough, (worse, better)
 
 
 # --- pooled --------------------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("rule, weights", [("equal", [1, 1, 1]), ("tokens", [64 * 30, 64 * 30, 64 * 10]), ({"code": 2, "law": 1, "news": 0}, [2, 1, 0])])
+@pytest.mark.parametrize(
+    "rule, weights",
+    [
+        ("equal", [1, 1, 1]),
+        ("tokens", [64 * 30, 64 * 30, 64 * 10]),
+        ({"code": 2, "law": 1, "news": 0}, [2, 1, 0]),
+    ],
+)
 def test_pooled_changes_are_weighted_means(rule, weights):
-    parts = three_texts() | {"news": losses(.1, n=10)}
+    parts = three_texts() | {"news": losses(0.1, n=10)}
     done = study(arms_of(parts), Rules(pooling=rule, metrics=PPL))
     delta = np.array([compare(parts[name], metrics=PPL).delta for name in sorted(parts)])
-    assert done.delta == pytest.approx(np.average(delta, weights=weights), rel=1e-12) and [row.role for row in done.leading] == ["pooled"] and done.headline.startswith(done.claim.capitalize())
+    assert (
+        done.delta == pytest.approx(np.average(delta, weights=weights), rel=1e-12)
+        and [row.role for row in done.leading] == ["pooled"]
+        and done.headline.startswith(done.claim.capitalize())
+    )
 
 
 # --- claims -----------------------------------------------------------------------------------------------------------------------------
 def test_words_of_a_row():
-    worse, same, better = (compare(losses(shift, .02, 120), metrics=PPL) for shift in (.05, .001, -.05))
-    assert [s.claim for s in (worse, same, better)] == ["regressed", "equivalent", "improved"] and worse.improvement < 0 < better.improvement
-    near, far = compare(losses(.022, .05, 120), metrics=PPL), compare(losses(.06, .02, 120), metrics=PPL)
-    assert near.claim == "regressed" and "beyond" not in near.headline and "reaches into the margin" in near.rationale
-    assert "beyond the margin of 2 %" in far.headline and "lies beyond the margin" in far.rationale
-    few, one = (compare(losses(.5, .01, n), metrics=PPL) for n in (9, 1))
-    assert few.claim == one.claim == "inconclusive" and "a claim needs 10" in few.headline and one.p_value is None and "one unit" in one.headline
-    two = compare(windows(2, shift=5, sd=2))  # an interval that reaches beyond what per cent can say
+    worse, same, better = (
+        compare(losses(shift, 0.02, 120), metrics=PPL) for shift in (0.05, 0.001, -0.05)
+    )
+    assert [s.claim for s in (worse, same, better)] == [
+        "regressed",
+        "equivalent",
+        "improved",
+    ] and worse.improvement < 0 < better.improvement
+    near, far = (
+        compare(losses(0.022, 0.05, 120), metrics=PPL),
+        compare(losses(0.06, 0.02, 120), metrics=PPL),
+    )
+    assert (
+        near.claim == "regressed"
+        and "beyond" not in near.headline
+        and "reaches into the margin" in near.rationale
+    )
+    assert (
+        "beyond the margin of 2 %" in far.headline
+        and "lies beyond the margin" in far.rationale
+    )
+    few, one = (compare(losses(0.5, 0.01, n), metrics=PPL) for n in (9, 1))
+    assert (
+        few.claim == one.claim == "inconclusive"
+        and "a claim needs 10" in few.headline
+        and one.p_value is None
+        and "one unit" in one.headline
+    )
+    two = compare(
+        windows(2, shift=5, sd=2)
+    )  # an interval that reaches beyond what per cent can say
     assert "to x " in two.headline
-    d = compare(losses(.002, .004, 400), metrics=PPL).row.value
-    assert len(change_text(d.delta, d).split(".")[1]) in (4, 5) and same.headline.startswith("Equivalent within 2 %: perplexity ")
+    d = compare(losses(0.002, 0.004, 400), metrics=PPL).row.value
+    assert len(change_text(d.delta, d).split(".")[1]) in (4, 5) and same.headline.startswith(
+        "Equivalent within 2 %: perplexity "
+    )
 
 
 def test_one_dominating_unit_claims_nothing():
     loss, shift = np.full(40, 2.0), np.where(np.arange(40) == 3, 5.0, 0.0)
-    done = compare(pair_arrays(loss, loss + shift, np.full(40, 100)), metrics=PPL, units="windows")
-    assert done.row.value.nu < 4 and done.claim == "inconclusive" and "one window alone decides" in done.headline
+    done = compare(
+        pair_arrays(loss, loss + shift, np.full(40, 100)), metrics=PPL, units="windows"
+    )
+    assert (
+        done.row.value.nu < 4
+        and done.claim == "inconclusive"
+        and "one window alone decides" in done.headline
+    )
 
 
 def drift_by_hand(arm, out=()):
     "Log of final over preview perplexity without some windows, window by window."
     sums = {"preview": [0, 0], "final": [0, 0]}
-    for i, (t, loss) in enumerate(zip(arm.tokens.tolist(), arm.log_loss.tolist(), strict=True)):
-        part = sums[arm.split[i] if arm.split is not None else ("preview", "final")[i >= len(arm) // 2]]
-        if i not in out: part[0] += t * loss; part[1] += t
+    for i, (t, loss) in enumerate(
+        zip(arm.tokens.tolist(), arm.log_loss.tolist(), strict=True)
+    ):
+        part = sums[
+            arm.split[i] if arm.split is not None else ("preview", "final")[i >= len(arm) // 2]
+        ]
+        if i not in out:
+            part[0] += t * loss
+            part[1] += t
     return sums["final"][0] / sums["final"][1] - sums["preview"][0] / sums["preview"][1]
 
 
-@pytest.mark.parametrize("split", [None, [("final", "preview")[i % 3 > 0] for i in range(120)]])
+@pytest.mark.parametrize(
+    "split", [None, [("final", "preview")[i % 3 > 0] for i in range(120)]]
+)
 def test_drift_is_leaving_out_documents_by_hand(split):
-    both = windows(120, sd=.03, documents=np.arange(120) // 6, tokens=np.arange(120) % 7 + 60)
+    both = windows(120, sd=0.03, documents=np.arange(120) // 6, tokens=np.arange(120) % 7 + 60)
     arms = [arm.changed(split=split) for arm in (both.baseline, both.candidate)]
     done = compare(pair(*arms), metrics=["drift"])
-    found = np.array([[drift_by_hand(arm, range(6 * u, 6 * u + 6)) for u in range(20)] for arm in arms])
+    found = np.array(
+        [[drift_by_hand(arm, range(6 * u, 6 * u + 6)) for u in range(20)] for arm in arms]
+    )
     values, left = [drift_by_hand(arm) for arm in arms], found[1] - found[0]
-    assert done.delta == pytest.approx(values[1] - values[0], rel=1e-10) and done.row.value.standard_error == pytest.approx(np.sqrt(((left.mean() - left) ** 2).sum()), rel=1e-10)
+    assert done.delta == pytest.approx(
+        values[1] - values[0], rel=1e-10
+    ) and done.row.value.standard_error == pytest.approx(
+        np.sqrt(((left.mean() - left) ** 2).sum()), rel=1e-10
+    )
     level = evaluate(arms[0], metrics=["drift"]).row.value
     fit, (low, high) = jackknife_statistic(values[0], found[0]), level.interval
-    assert level.estimate == pytest.approx(math.exp(values[0]), rel=1e-12) and np.log([low, high]) == pytest.approx([*fit.interval()], rel=1e-9)
-    assert "drift" not in compare(both) and "drift" not in evaluate(arms[0]) and "drift" not in METRICS.of_arms(*arms), "only where it is asked for"
-    assert done.row.value.unit == "ratio" and document_of(done)["primary_metric"]["kind"] == "drift"
-    with pytest.raises(UsageError, match="gate needs perplexity"): document_of(compare(pair(*arms), metrics=["drift"], gate=1.1))
+    assert level.estimate == pytest.approx(math.exp(values[0]), rel=1e-12) and np.log(
+        [low, high]
+    ) == pytest.approx([*fit.interval()], rel=1e-9)
+    assert (
+        "drift" not in compare(both)
+        and "drift" not in evaluate(arms[0])
+        and "drift" not in METRICS.of_arms(*arms)
+    ), "only where it is asked for"
+    assert (
+        done.row.value.unit == "ratio"
+        and document_of(done)["primary_metric"]["kind"] == "drift"
+    )
+    with pytest.raises(UsageError, match="gate needs perplexity"):
+        document_of(compare(pair(*arms), metrics=["drift"], gate=1.1))
     for some in ([0], range(60, 120)) if split is None else ([2, 4],):
-        with pytest.raises(ContractError, match="preview and final must each have two units"): evaluate(arms[0].take([*some]).changed(split=["final"] * len(some)), metrics=["drift"])
+        with pytest.raises(ContractError, match="preview and final must each have two units"):
+            evaluate(
+                arms[0].take([*some]).changed(split=["final"] * len(some)), metrics=["drift"]
+            )
 
 
 def test_statistics_that_are_no_ratio_know_that_neighbouring_windows_agree():
     "The same mean as a ratio of sums and as a statistic without each window: one error, in text order and of independent windows."
     rng, noise = np.random.default_rng(4), np.zeros(400)
-    for i in range(1, 400): noise[i] = .7 * noise[i - 1] + rng.normal(0, .02)
-    both = pair_arrays(np.full(400, 3.), 3 + noise, np.full(400, 64))
+    for i in range(1, 400):
+        noise[i] = 0.7 * noise[i - 1] + rng.normal(0, 0.02)
+    both = pair_arrays(np.full(400, 3.0), 3 + noise, np.full(400, 64))
+
     def without(arm, codes, n):
         sums = np.bincount(codes, arm.log_loss, n)
-        return arm.log_loss.mean(), (sums.sum() - sums) / (len(arm) - np.bincount(codes, minlength=n))
-    left, ratio = Metric(name="left", leave_one_out=without), Metric(name="ratio", totals=lambda arm: (arm.log_loss, np.ones(len(arm))))
-    errors = {(asked, m.name): measure(m, both, choose_units(both, asked=asked), Settings()).standard_error for asked in ("serial", "windows") for m in (left, ratio)}
-    for asked in ("serial", "windows"): assert errors[asked, "left"] == pytest.approx(errors[asked, "ratio"], rel=.01)
+        return arm.log_loss.mean(), (sums.sum() - sums) / (
+            len(arm) - np.bincount(codes, minlength=n)
+        )
+
+    left, ratio = (
+        Metric(name="left", leave_one_out=without),
+        Metric(name="ratio", totals=lambda arm: (arm.log_loss, np.ones(len(arm)))),
+    )
+    errors = {
+        (asked, m.name): measure(
+            m, both, choose_units(both, asked=asked), Settings()
+        ).standard_error
+        for asked in ("serial", "windows")
+        for m in (left, ratio)
+    }
+    for asked in ("serial", "windows"):
+        assert errors[asked, "left"] == pytest.approx(errors[asked, "ratio"], rel=0.01)
     assert errors["serial", "left"] > 1.5 * errors["windows", "left"]
     one = [evaluate(both.candidate, metrics=[m]).row.value.interval for m in (left, ratio)]
     assert [*one[0]] == pytest.approx([*one[1]], rel=1e-3)
@@ -295,125 +571,307 @@ def test_macro_f1_of_one_model_has_an_interval():
 
 
 def test_equal_losses_are_identical_and_equal_answers_are_no_proof_of_equivalence():
-    loss, noise = np.random.default_rng(0).gamma(40, .07, 50), 1 + np.random.default_rng(1).choice([-1, 0, 1], 50) * 2.2e-16
+    loss, noise = (
+        np.random.default_rng(0).gamma(40, 0.07, 50),
+        1 + np.random.default_rng(1).choice([-1, 0, 1], 50) * 2.2e-16,
+    )
     same = compare(pair_arrays(loss, loss * noise, np.full(50, 7)))
-    assert same.delta == 0 == same.interval.width and same.fallback.code == "all_equal" and same.headline.startswith("Identical") and same.claim == "equivalent"
-    few = compare(pair_arrays([3., 2., 4.], [3., 2., 4.], [9, 9, 9]))
+    assert (
+        same.delta == 0 == same.interval.width
+        and same.fallback.code == "all_equal"
+        and same.headline.startswith("Identical")
+        and same.claim == "equivalent"
+    )
+    few = compare(pair_arrays([3.0, 2.0, 4.0], [3.0, 2.0, 4.0], [9, 9, 9]))
     assert few.claim == "equivalent" and "same on every item" in few.rationale
     label, prediction = (["yes" if i % k else "no" for i in range(84)] for k in (3, 4))
-    arm = Predictions(ids=[f"x{i:02d}" for i in range(84)], labels=("no", "yes"), label=label, prediction=prediction)
-    done = compare(pair(arm, arm), metrics=["accuracy", "macro_f1"])          # Tango: z^2 / (n + z^2), wider than the margin of 2 points
-    assert done.interval.high == pytest.approx(1.959964**2 / (84 + 1.959964**2), rel=1e-4) and {row.claim for row in done} == {"inconclusive"} and "no example changed" in compare(pair(arm, arm), metrics=["macro_f1"]).headline
+    arm = Predictions(
+        ids=[f"x{i:02d}" for i in range(84)],
+        labels=("no", "yes"),
+        label=label,
+        prediction=prediction,
+    )
+    done = compare(
+        pair(arm, arm), metrics=["accuracy", "macro_f1"]
+    )  # Tango: z^2 / (n + z^2), wider than the margin of 2 points
+    assert (
+        done.interval.high == pytest.approx(1.959964**2 / (84 + 1.959964**2), rel=1e-4)
+        and {row.claim for row in done} == {"inconclusive"}
+        and "no example changed" in compare(pair(arm, arm), metrics=["macro_f1"]).headline
+    )
 
 
 # --- metrics of anybody -------------------------------------------------------------------------------------------------------------------
 ONES = np.ones(3)
-def _fails(arm): raise KeyError("logits")
 
 
-@pytest.mark.parametrize("parts, words", [
-    (dict(totals=lambda arm: (arm.values[:2], ONES)), "numerators must have shape (3,)"), (dict(totals=lambda arm: (arm.values, [1, np.nan, 1])), "weights must be finite; got nan at index 1"),
-    (dict(totals=lambda arm: (arm.values, -ONES)), "weights must not be negative"), (dict(totals=lambda arm: (arm.values, 0 * ONES)), "some item must have a weight"),
-    (dict(totals=lambda arm: None), "totals must return two things; got NoneType"), (dict(totals=_fails), "totals must run; got KeyError: 'logits'"), (dict(totals=lambda arm: (1j * ONES, ONES)), "numerators must be numbers"),
-    (dict(leave_one_out=lambda arm, codes, n: (1.0, ONES * np.nan)), "values without each unit must be finite"), (dict(leave_one_out=lambda arm, codes, n: (np.inf, ONES)), "the value of leave_one_out must be finite"),
-    (dict(leave_one_out=_fails), "leave_one_out must run"), (dict(prepare=lambda *arms: None), "prepare must return a Metric"), (dict(prepare=_fails), "prepare must run; got TypeError"),
-    (dict(totals=MARK.totals, exact=lambda a, b, level: (1, 2)), "exact must return an Interval"), (dict(totals=MARK.totals, missing=_fails), "missing must run")])
+def _fails(arm):
+    raise KeyError("logits")
+
+
+@pytest.mark.parametrize(
+    "parts, words",
+    [
+        (dict(totals=lambda arm: (arm.values[:2], ONES)), "numerators must have shape (3,)"),
+        (
+            dict(totals=lambda arm: (arm.values, [1, np.nan, 1])),
+            "weights must be finite; got nan at index 1",
+        ),
+        (dict(totals=lambda arm: (arm.values, -ONES)), "weights must not be negative"),
+        (dict(totals=lambda arm: (arm.values, 0 * ONES)), "some item must have a weight"),
+        (dict(totals=lambda arm: None), "totals must return two things; got NoneType"),
+        (dict(totals=_fails), "totals must run; got KeyError: 'logits'"),
+        (dict(totals=lambda arm: (1j * ONES, ONES)), "numerators must be numbers"),
+        (
+            dict(leave_one_out=lambda arm, codes, n: (1.0, ONES * np.nan)),
+            "values without each unit must be finite",
+        ),
+        (
+            dict(leave_one_out=lambda arm, codes, n: (np.inf, ONES)),
+            "the value of leave_one_out must be finite",
+        ),
+        (dict(leave_one_out=_fails), "leave_one_out must run"),
+        (dict(prepare=lambda *arms: None), "prepare must return a Metric"),
+        (dict(prepare=_fails), "prepare must run; got TypeError"),
+        (
+            dict(totals=MARK.totals, exact=lambda a, b, level: (1, 2)),
+            "exact must return an Interval",
+        ),
+        (dict(totals=MARK.totals, missing=_fails), "missing must run"),
+    ],
+)
 def test_functions_from_anybody_are_checked(parts, words):
     "The original error stays attached."
-    with pytest.raises(ContractError) as caught: compare(pair(scores([1.0, 2, 3]), scores([2.0, 2, 3])), metrics=[Metric(name="odd", kind="scores", **parts)])
-    assert str(caught.value).startswith(f"metric 'odd': {words}") and isinstance(caught.value.__context__, (KeyError, TypeError)) == ("must run" in words or "numbers" in words)
+    with pytest.raises(ContractError) as caught:
+        compare(
+            pair(scores([1.0, 2, 3]), scores([2.0, 2, 3])),
+            metrics=[Metric(name="odd", kind="scores", **parts)],
+        )
+    assert str(caught.value).startswith(f"metric 'odd': {words}") and isinstance(
+        caught.value.__context__, (KeyError, TypeError)
+    ) == ("must run" in words or "numbers" in words)
 
 
 def test_one_name_is_one_metric():
     "The same metric may be registered again; another one needs another name or replace=True; built-in names stay."
-    square, cube = (Metric(name="twice", kind="scores", totals=lambda arm, power=power: (arm.values**power, np.ones(len(arm)))) for power in (2, 3))
+    square, cube = (
+        Metric(
+            name="twice",
+            kind="scores",
+            totals=lambda arm, power=power: (arm.values**power, np.ones(len(arm))),
+        )
+        for power in (2, 3)
+    )
     with METRICS.registered(square):
         assert register_metric(square) is METRICS["twice"]
-        with pytest.raises(UsageError, match="must not be that of another metric; got 'twice'.*replace=True"): register_metric(cube)
+        with pytest.raises(
+            UsageError, match="must not be that of another metric; got 'twice'.*replace=True"
+        ):
+            register_metric(cube)
         assert register_metric(cube, replace=True) is METRICS["twice"]
-        with pytest.raises(ZeroDivisionError), METRICS.registered(MARK): 1 / 0
+        with pytest.raises(ZeroDivisionError), METRICS.registered(MARK):
+            1 / 0
         assert METRICS["twice"] is cube
     assert "twice" not in METRICS and "mark" not in METRICS
     for again in (False, True):
-        with pytest.raises(UsageError, match="got 'accuracy'"): register_metric(Metric(name="accuracy", kind="answers", totals=MARK.totals), replace=again)
+        with pytest.raises(UsageError, match="got 'accuracy'"):
+            register_metric(
+                Metric(name="accuracy", kind="answers", totals=MARK.totals), replace=again
+            )
 
 
-@pytest.mark.parametrize("loaded", [Metric(name="theirs", kind="runs", totals=MARK.totals), Metric(name="ours", kind="scores", totals=abs), 5])
+@pytest.mark.parametrize(
+    "loaded",
+    [
+        Metric(name="theirs", kind="runs", totals=MARK.totals),
+        Metric(name="ours", kind="scores", totals=abs),
+        5,
+    ],
+)
 def test_metrics_of_installed_packages_are_those_that_they_announce(monkeypatch, loaded):
-    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [type("Point", (), {"name": "theirs", "load": lambda self: loaded})()])
-    if getattr(loaded, "name", None) == "theirs": assert Registry()["theirs"] is loaded and [m.name for m in Registry().of_kind("runs")] == ["theirs"]
+    monkeypatch.setattr(
+        importlib.metadata,
+        "entry_points",
+        lambda group: [type("Point", (), {"name": "theirs", "load": lambda self: loaded})()],
+    )
+    if getattr(loaded, "name", None) == "theirs":
+        assert Registry()["theirs"] is loaded and [
+            m.name for m in Registry().of_kind("runs")
+        ] == ["theirs"]
     else:
-        with pytest.raises(ContractError, match="entry point 'theirs' of invar_nb.metrics: it must be a Metric of that name"): Registry()["theirs"]
+        with pytest.raises(
+            ContractError,
+            match="entry point 'theirs' of invar_nb.metrics: it must be a Metric of that name",
+        ):
+            Registry()["theirs"]
 
 
 def test_an_undefined_metric_is_listed_or_refused():
-    never = Metric(name="never", kind="losses", totals=lambda arm: (np.zeros(len(arm)), np.zeros(len(arm))))
-    with pytest.raises(ContractError, match="some item must have a weight"): compare(windows(), metrics=[never])
-    with METRICS.registered(never): done = compare(windows())
-    assert "never" in done.measured["candidate", ""].missing and [row.key.metric for row in done] == PPL
+    never = Metric(
+        name="never",
+        kind="losses",
+        totals=lambda arm: (np.zeros(len(arm)), np.zeros(len(arm))),
+    )
+    with pytest.raises(ContractError, match="some item must have a weight"):
+        compare(windows(), metrics=[never])
+    with METRICS.registered(never):
+        done = compare(windows())
+    assert (
+        "never" in done.measured["candidate", ""].missing
+        and [row.key.metric for row in done] == PPL
+    )
 
 
 def test_choices_are_compared_but_never_as_classes():
-    p = np.array([[.7, .2, .1], [.2, .8, 0], [.1, .1, .8], [.6, .4, 0]])
-    arms = [Predictions(ids=list("abcd"), label=list("0120"), labels=("0", "1", "2"), probabilities=q, labels_from=how) for q, how in ((p, "choices"), (p[:, [1, 0, 2]], "choices"), (p, "given"))]
+    p = np.array([[0.7, 0.2, 0.1], [0.2, 0.8, 0], [0.1, 0.1, 0.8], [0.6, 0.4, 0]])
+    arms = [
+        Predictions(
+            ids=list("abcd"),
+            label=list("0120"),
+            labels=("0", "1", "2"),
+            probabilities=q,
+            labels_from=how,
+        )
+        for q, how in ((p, "choices"), (p[:, [1, 0, 2]], "choices"), (p, "given"))
+    ]
     done = compare(pair(arms[0], arms[1]))
-    assert not done.select(metric="macro_f1") and "classes" in done.measured["candidate", ""].missing["macro_f1"] and done["accuracy"].value.candidate == .25 and compare(pair(arms[2], arms[2]))["macro_f1"]
+    assert (
+        not done.select(metric="macro_f1")
+        and "classes" in done.measured["candidate", ""].missing["macro_f1"]
+        and done["accuracy"].value.candidate == 0.25
+        and compare(pair(arms[2], arms[2]))["macro_f1"]
+    )
     assert all("macro_f1" not in arm["details"] for arm in document_of(done)["arms"].values())
 
 
 def test_scores_of_0_and_1_are_judged_as_accuracy_is():
     a, b = (getattr(marks(binary=True), name) for name in ("baseline", "candidate"))
-    said = lambda arm: Predictions(ids=arm.ids, label=["yes"] * 60, labels=("no", "yes"), prediction=np.where(arm.values == 1, "yes", "no").tolist())
-    one, two = compare(pair(a, b), metrics=["score"]).row, compare(pair(said(a), said(b)), metrics=["accuracy"]).row
-    assert (ends(one), one.value.p_value, one.claim) == (ends(two), two.value.p_value, two.claim)
+    said = lambda arm: Predictions(
+        ids=arm.ids,
+        label=["yes"] * 60,
+        labels=("no", "yes"),
+        prediction=np.where(arm.values == 1, "yes", "no").tolist(),
+    )
+    one, two = (
+        compare(pair(a, b), metrics=["score"]).row,
+        compare(pair(said(a), said(b)), metrics=["accuracy"]).row,
+    )
+    assert (ends(one), one.value.p_value, one.claim) == (
+        ends(two),
+        two.value.p_value,
+        two.claim,
+    )
     clustered = compare(marks(binary=True, clusters=np.repeat(range(20), 3).tolist()))
-    assert clustered.method == "jackknife" and clustered.row.value.unit == "share" and clustered.n_units == 20
+    assert (
+        clustered.method == "jackknife"
+        and clustered.row.value.unit == "share"
+        and clustered.n_units == 20
+    )
 
 
 # --- differences ------------------------------------------------------------------------------------------------------------------------
 def test_ratio_of_two_windows():
     done = compare(pair_arrays(np.log([40.0, 220.0]), np.log([38.0, 260.0]), [512, 256]))
-    assert done.ratio == pytest.approx(1.02172172, abs=5e-9) and (done.ratio_interval.low, done.ratio_interval.high) == (math.exp(done.interval.low), math.exp(done.interval.high))
+    assert done.ratio == pytest.approx(1.02172172, abs=5e-9) and (
+        done.ratio_interval.low,
+        done.ratio_interval.high,
+    ) == (math.exp(done.interval.low), math.exp(done.interval.high))
 
 
 @pytest.mark.parametrize("documents", [None, np.repeat(np.arange(20), 3)])
 def test_exchanging_the_arms_turns_the_sign(documents):
     data = windows(documents=documents)
-    there, back = compare(data), compare(Pair(baseline=data.candidate, candidate=data.baseline))
-    assert back.delta == pytest.approx(-there.delta, rel=1e-12) and back.p_value == pytest.approx(there.p_value, rel=1e-9) and ends(back.row) == pytest.approx([-x for x in ends(there.row)[::-1]], rel=1e-9)
+    there, back = (
+        compare(data),
+        compare(Pair(baseline=data.candidate, candidate=data.baseline)),
+    )
+    assert (
+        back.delta == pytest.approx(-there.delta, rel=1e-12)
+        and back.p_value == pytest.approx(there.p_value, rel=1e-9)
+        and ends(back.row) == pytest.approx([-x for x in ends(there.row)[::-1]], rel=1e-9)
+    )
 
 
 def test_a_bootstrap_by_name():
-    data, drawn = windows(documents=np.repeat(np.arange(20), 3)), dict(method="bca", replicates=1200, seed=7)
+    data, drawn = (
+        windows(documents=np.repeat(np.arange(20), 3)),
+        dict(method="bca", replicates=1200, seed=7),
+    )
     one, two = (compare(data, **drawn) for _ in range(2))
-    assert one.interval == two.interval and one.units == "windows" and ":1200@7" in document_of(one)["signature"] and compare(data, method="percentile", units="documents").n_units == 20
-    assert "too short" in compare(data, **drawn, resample="tokens").row.value.note and one.row.value.note is None
+    assert (
+        one.interval == two.interval
+        and one.units == "windows"
+        and ":1200@7" in document_of(one)["signature"]
+        and compare(data, method="percentile", units="documents").n_units == 20
+    )
+    assert (
+        "too short" in compare(data, **drawn, resample="tokens").row.value.note
+        and one.row.value.note is None
+    )
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(1, 40), st.integers(0, 2**31), st.sampled_from([1e-9, 1e-3, 1.0, 30.0]), st.booleans())
+@given(
+    st.integers(1, 40),
+    st.integers(0, 2**31),
+    st.sampled_from([1e-9, 1e-3, 1.0, 30.0]),
+    st.booleans(),
+)
 def test_any_pair_gives_an_answer(n, seed, size, grouped):
     rng = np.random.default_rng(seed)
     loss = rng.gamma(2, 1, n)
-    data = pair_arrays(loss, np.maximum(loss + size * rng.standard_t(2, n), 1e-12), rng.integers(1, 300, n), document_ids=rng.integers(0, 5, n) if grouped else None)
+    data = pair_arrays(
+        loss,
+        np.maximum(loss + size * rng.standard_t(2, n), 1e-12),
+        rng.integers(1, 300, n),
+        document_ids=rng.integers(0, 5, n) if grouped else None,
+    )
     for units in ("auto", "windows", "serial"):
         done = compare(data, units=units)
-        assert done.interval.low <= done.delta <= done.interval.high and (done.p_value is None if done.n_units == 1 else 0 <= done.p_value <= 1)
+        assert done.interval.low <= done.delta <= done.interval.high and (
+            done.p_value is None if done.n_units == 1 else 0 <= done.p_value <= 1
+        )
 
 
 @pytest.mark.parametrize("units", ["documents", "serial", "windows"])
 def test_compare_gives_the_interval_whose_coverage_is_measured(units):
     "The coverage tables call the statistics; `compare` must give their ends, by its own road from losses to units."
-    documents, tokens = np.repeat(np.arange(20), 3), np.random.default_rng(0).integers(20, 300, 60)
+    documents, tokens = (
+        np.repeat(np.arange(20), 3),
+        np.random.default_rng(0).integers(20, 300, 60),
+    )
     data = windows(documents=documents, tokens=tokens)
-    theirs = jackknife_interval(data.candidate.log_loss - data.baseline.log_loss, tokens, units=units, document_ids=documents if units == "documents" else None)
-    assert ends(compare(data, units=units).row) == pytest.approx((theirs.low, theirs.high), rel=1e-9)
+    theirs = jackknife_interval(
+        data.candidate.log_loss - data.baseline.log_loss,
+        tokens,
+        units=units,
+        document_ids=documents if units == "documents" else None,
+    )
+    assert ends(compare(data, units=units).row) == pytest.approx(
+        (theirs.low, theirs.high), rel=1e-9
+    )
 
 
 def test_tasks_are_a_family_of_their_own():
-    tasks = study(arms_of({"a": marks(shift=-.5, seed=1), "b": marks(shift=0, seed=2), "c": marks(shift=.01, seed=3), "d": marks(shift=.4, seed=4)}))
-    np.testing.assert_allclose([row.adjusted_p for row in tasks.leading], holm_of(tasks.leading), rtol=1e-12)
-    assert {row.key.part: row.claim for row in tasks.leading} | {"b": 0, "c": 0} == {"a": "regressed", "b": 0, "c": 0, "d": "improved"} and tasks.claim == "regressed"
+    tasks = study(
+        arms_of(
+            {
+                "a": marks(shift=-0.5, seed=1),
+                "b": marks(shift=0, seed=2),
+                "c": marks(shift=0.01, seed=3),
+                "d": marks(shift=0.4, seed=4),
+            }
+        )
+    )
+    np.testing.assert_allclose(
+        [row.adjusted_p for row in tasks.leading], holm_of(tasks.leading), rtol=1e-12
+    )
+    assert {row.key.part: row.claim for row in tasks.leading} | {"b": 0, "c": 0} == {
+        "a": "regressed",
+        "b": 0,
+        "c": 0,
+        "d": "improved",
+    } and tasks.claim == "regressed"
 
 
 def test_families_alarm_rarely():
@@ -422,180 +880,539 @@ def test_families_alarm_rarely():
     for seed in range(trials):
         rng = np.random.default_rng(seed)
         old = rng.normal(0, 1, 120)
-        both = pair(*(Scores(ids=range(120), values=v, slices={"group": tuple(np.arange(120) % 6)}) for v in (old, old + rng.normal(0, 1, 120))))
-        alarms += any(row.claim in ("regressed", "improved") for row in compare(both, metrics=[replace(MARK, margin=0.0)]).select(role="rest"))
-    assert alarms / trials < .05 + 3 * (.05 * .95 / trials) ** .5
+        both = pair(
+            *(
+                Scores(ids=range(120), values=v, slices={"group": tuple(np.arange(120) % 6)})
+                for v in (old, old + rng.normal(0, 1, 120))
+            )
+        )
+        alarms += any(
+            row.claim in ("regressed", "improved")
+            for row in compare(both, metrics=[replace(MARK, margin=0.0)]).select(role="rest")
+        )
+    assert alarms / trials < 0.05 + 3 * (0.05 * 0.95 / trials) ** 0.5
 
 
 def test_effective_sample_size_is_a_ratio_of_variances():
-    rng, documents, loss = np.random.default_rng(2), np.repeat(np.arange(40), 10), np.full(400, 2.0)
-    data = pair_arrays(loss, loss + rng.normal(0, .01, 40)[documents], np.full(400, 100), document_ids=documents)
-    done, alone = compare(data), measure(METRICS["perplexity"], data, choose_units(data, asked="windows"), Settings())
-    assert done.n == 400 == alone.n_eff and done.n_units == 40 and 35 < done.n_eff < 45 and done.interval.width > 2.5 * alone.interval.width  # the windows of a document agree
+    rng, documents, loss = (
+        np.random.default_rng(2),
+        np.repeat(np.arange(40), 10),
+        np.full(400, 2.0),
+    )
+    data = pair_arrays(
+        loss,
+        loss + rng.normal(0, 0.01, 40)[documents],
+        np.full(400, 100),
+        document_ids=documents,
+    )
+    done, alone = (
+        compare(data),
+        measure(METRICS["perplexity"], data, choose_units(data, asked="windows"), Settings()),
+    )
+    assert (
+        done.n == 400 == alone.n_eff
+        and done.n_units == 40
+        and 35 < done.n_eff < 45
+        and done.interval.width > 2.5 * alone.interval.width
+    )  # the windows of a document agree
 
 
 def test_one_long_document_beside_eleven_short_ones_is_a_text_in_order():
-    assert choose_units(windows(documents=np.r_[np.zeros(49, int), np.arange(11) + 1])).name == "serial" and choose_units(windows(documents=np.repeat(np.arange(12), 5))).name == "documents"
+    assert (
+        choose_units(windows(documents=np.r_[np.zeros(49, int), np.arange(11) + 1])).name
+        == "serial"
+        and choose_units(windows(documents=np.repeat(np.arange(12), 5))).name == "documents"
+    )
 
 
 def test_what_one_arm_lacks_is_no_contradiction():
-    one, two = (WindowLosses.from_arrays([f"w{i}" for i in range(5)], [10] * 5, [x] * 5, document_ids=ids) for x, ids in ((2.0, list("aabbb")), (2.1, None)))
+    one, two = (
+        WindowLosses.from_arrays(
+            [f"w{i}" for i in range(5)], [10] * 5, [x] * 5, document_ids=ids
+        )
+        for x, ids in ((2.0, list("aabbb")), (2.1, None))
+    )
     assert pair(one, two).clusters == pair(two, one).clusters == tuple("aabbb")
-    a, b = Scores(ids=["b", "a"], values=[1, 2], clusters=["y", "x"]), Scores(ids=["a", "b"], values=[5, 6], prompt_digests=["p", "q"])
+    a, b = (
+        Scores(ids=["b", "a"], values=[1, 2], clusters=["y", "x"]),
+        Scores(ids=["a", "b"], values=[5, 6], prompt_digests=["p", "q"]),
+    )
     assert pair(a, b).clusters == ("x", "y") and a.values.tolist() == [2, 1]
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------------------------
 def window_arm(n=5, **changes):
-    columns = dict(window_ids=[f"w{i}" for i in range(n)], tokens=[10] * n, log_loss=[2.0] * n, document_ids=list("aabbb")[:n], data_id="d:1") | changes
-    return WindowLosses.from_arrays(columns.pop("window_ids"), columns.pop("tokens"), columns.pop("log_loss"), **columns)
+    columns = (
+        dict(
+            window_ids=[f"w{i}" for i in range(n)],
+            tokens=[10] * n,
+            log_loss=[2.0] * n,
+            document_ids=list("aabbb")[:n],
+            data_id="d:1",
+        )
+        | changes
+    )
+    return WindowLosses.from_arrays(
+        columns.pop("window_ids"), columns.pop("tokens"), columns.pop("log_loss"), **columns
+    )
 
 
 def two_scores(**other):
-    common = dict(ids=["a", "b"], values=[1, 0], score="f1", prompt_digests=["p", "q"], data_id="squad@2", slices={"language": ("en", "es")})
+    common = dict(
+        ids=["a", "b"],
+        values=[1, 0],
+        score="f1",
+        prompt_digests=["p", "q"],
+        data_id="squad@2",
+        slices={"language": ("en", "es")},
+    )
     return pair(Scores(**common), Scores(**common | other))
 
 
-BASE, SLICED = ("baseline", ""), lambda **rules: compare(pair(*[scores([1.0, 2.0], slices={"a": (1, 2)})] * 2), **rules)
+BASE, SLICED = (
+    ("baseline", ""),
+    lambda **rules: compare(pair(*[scores([1.0, 2.0], slices={"a": (1, 2)})] * 2), **rules),
+)
 REFUSALS = [
     # pairs
-    *[(lambda other=other: pair(window_arm(), window_arm(**other)), "pairing") for other in (dict(n=4), dict(data_id="d:2"), dict(document_ids=list("aabba")), dict(weight_unit="bytes"))],
-    (lambda: compare(pair(*(window_arm(document_ids=None, window_ids=ids) for ids in (["w0", "w1", "w2", "w3", "w4"], ["w1", "w0", "w2", "w3", "w4"])))), "pairing"),
-    *[(lambda other=other: two_scores(**other), "pairing") for other in ({"better": "lower"}, {"prompt_digests": ["p", "r"]}, {"score": "exact"}, {"data_id": "squad@3"}, {"slices": {"language": ("en", "en")}})],
-    (lambda: pair(scores([1.0]), window_arm()), "pairing"), (lambda: pair([1, 2], [1, 2]), "pairing"), (lambda: pair_arrays([1, 2], [1, 2], [1]), "pairing"), (lambda: pair_arrays([1, float("nan")], [1, 2], [1, 1]), "contract"),
-    *[(lambda bad=bad: pair_arrays(*bad), "contract") for bad in ((1.0, 1.0, 5), (None, None, None), ([1.0], [1.0], 5))],
-    *[(lambda ids=ids: pair_arrays([1.0, 2], [1.0, 2], [5, 5], document_ids=ids), "contract") for ids in (5, "ab")],
-    *[(lambda wrong=wrong: Scores(ids=["a", "b"], values=[1, 2], **wrong), "contract") for wrong in ({"better": "faster"}, {"clusters": ["x", None]}, {"provenance": 3}, {"prompt_digests": ["x"]})],
-    (lambda: Predictions(ids=["a"], label=["x"], labels=["x", "y"], prediction=["y"], slices=5), "contract"),
+    *[
+        (lambda other=other: pair(window_arm(), window_arm(**other)), "pairing")
+        for other in (
+            dict(n=4),
+            dict(data_id="d:2"),
+            dict(document_ids=list("aabba")),
+            dict(weight_unit="bytes"),
+        )
+    ],
+    (
+        lambda: compare(
+            pair(
+                *(
+                    window_arm(document_ids=None, window_ids=ids)
+                    for ids in (["w0", "w1", "w2", "w3", "w4"], ["w1", "w0", "w2", "w3", "w4"])
+                )
+            )
+        ),
+        "pairing",
+    ),
+    *[
+        (lambda other=other: two_scores(**other), "pairing")
+        for other in (
+            {"better": "lower"},
+            {"prompt_digests": ["p", "r"]},
+            {"score": "exact"},
+            {"data_id": "squad@3"},
+            {"slices": {"language": ("en", "en")}},
+        )
+    ],
+    (lambda: pair(scores([1.0]), window_arm()), "pairing"),
+    (lambda: pair([1, 2], [1, 2]), "pairing"),
+    (lambda: pair_arrays([1, 2], [1, 2], [1]), "pairing"),
+    (lambda: pair_arrays([1, float("nan")], [1, 2], [1, 1]), "contract"),
+    *[
+        (lambda bad=bad: pair_arrays(*bad), "contract")
+        for bad in ((1.0, 1.0, 5), (None, None, None), ([1.0], [1.0], 5))
+    ],
+    *[
+        (lambda ids=ids: pair_arrays([1.0, 2], [1.0, 2], [5, 5], document_ids=ids), "contract")
+        for ids in (5, "ab")
+    ],
+    *[
+        (lambda wrong=wrong: Scores(ids=["a", "b"], values=[1, 2], **wrong), "contract")
+        for wrong in (
+            {"better": "faster"},
+            {"clusters": ["x", None]},
+            {"provenance": 3},
+            {"prompt_digests": ["x"]},
+        )
+    ],
+    (
+        lambda: Predictions(
+            ids=["a"], label=["x"], labels=["x", "y"], prediction=["y"], slices=5
+        ),
+        "contract",
+    ),
     # rules
-    *[(lambda rules=rules: Rules(**rules), "usage") for rules in (dict(level=95), dict(method="bootstrap"), dict(replicates=100), dict(seed=1), dict(resample="tokens"), dict(method="bca", units="serial"), dict(margin={"perplexity": 20}),
-                                                                 dict(method="bca", replicates=1e12, seed=1), dict(method="bca", replicates=0, seed=1),
-                                                                 dict(gate=.5), dict(gate=20.), dict(gate="1.1"), dict(gate=True), dict(profile="prod"), dict(profile=None), dict(tail={}), dict(tail={"q95": -1}),
-                                                                 dict(tail={"q5": .1}), dict(tail={"q95": True}), dict(tail={"tokens": 5}), dict(tail={"q95": .1, "fraction": 2}), dict(tail={"mass": .1}), dict(tail=.1),
-                                                                 dict(tier={"name": "balanced", "final": 3}), dict(tier={"name": "balanced", "limit": "a", "note": "x"}), dict(margin="2%"), dict(margin={"mine": -1}), dict(pooling="all"),
-                                                                 dict(pooling={"law": "x"}), dict(pooling=3), dict(better={"loss": "less"}), dict(better="lower"), dict(scale={"loss": 2}), dict(multiplicity="none"), dict(intersect=1),
-                                                                 dict(contrasts="yes"), dict(fail_inconclusive=None), dict(metrics=[3]), dict(by={"language": 1}), dict(deciding=5))],
-    *[(lambda tier=tier: Rules(tier=tier), "contract") for tier in ("tight", None, 5, {"final": 3}, {"name": "balanced", "windows": 3}, {"name": "balanced", "final": 2.5, "note": "x"})],
-    *[(lambda rules=rules: compare(answers(), **rules), "usage") for rules in (dict(gate=1.1), dict(tail={"q95": .1}), dict(tier="aggressive"), dict(better={"accuracy": "higher"}))],
-    *[(lambda margin=margin: as_margin(margin, METRICS["perplexity"]), "usage") for margin in (-.1, math.nan, True, "2%", 20, 1.0)],
-    *[(lambda rules=rules: compare(windows(), **rules), "usage") for rules in (dict(units="documents"), dict(units="clusters"), dict(metrics=["perplexty"]), dict(metrics=["accuracy"]), dict(metrics=[MARK]), dict(metrics=["perplexity"] * 2),
-                                                                              dict(margin={"accuracy": .1}), dict(margin={"mrk": .1}), dict(by="nope"), dict(by=["language"]), dict(tail={"q95": .1}, pooling="equal"), dict(deciding="x"))],
-    (lambda: SLICED(by="b"), "usage"), (lambda: SLICED(by=5), "usage"), (lambda: compare(None), "usage"), (lambda: compare([windows()]), "usage"), (lambda: compare(windows(), metrics=5), "usage"),
-    *[(lambda parts=parts: Metric(name="x", **parts), "usage") for parts in (dict(), dict(totals=abs, leave_one_out=abs), dict(totals=5), dict(totals=abs, margin=-1))],
-    *[(lambda parts=parts: Metric(name="x", totals=abs, **parts), "contract") for parts in (dict(better="bigger"), dict(scale="log2"), dict(kind="score"))],
-    (lambda: compare(pair_arrays([800.] * 12, [801.] * 12, [9] * 12)), "contract"),
+    *[
+        (lambda rules=rules: Rules(**rules), "usage")
+        for rules in (
+            dict(level=95),
+            dict(method="bootstrap"),
+            dict(replicates=100),
+            dict(seed=1),
+            dict(resample="tokens"),
+            dict(method="bca", units="serial"),
+            dict(margin={"perplexity": 20}),
+            dict(method="bca", replicates=1e12, seed=1),
+            dict(method="bca", replicates=0, seed=1),
+            dict(gate=0.5),
+            dict(gate=20.0),
+            dict(gate="1.1"),
+            dict(gate=True),
+            dict(profile="prod"),
+            dict(profile=None),
+            dict(tail={}),
+            dict(tail={"q95": -1}),
+            dict(tail={"q5": 0.1}),
+            dict(tail={"q95": True}),
+            dict(tail={"tokens": 5}),
+            dict(tail={"q95": 0.1, "fraction": 2}),
+            dict(tail={"mass": 0.1}),
+            dict(tail=0.1),
+            dict(tier={"name": "balanced", "final": 3}),
+            dict(tier={"name": "balanced", "limit": "a", "note": "x"}),
+            dict(margin="2%"),
+            dict(margin={"mine": -1}),
+            dict(pooling="all"),
+            dict(pooling={"law": "x"}),
+            dict(pooling=3),
+            dict(better={"loss": "less"}),
+            dict(better="lower"),
+            dict(scale={"loss": 2}),
+            dict(multiplicity="none"),
+            dict(intersect=1),
+            dict(contrasts="yes"),
+            dict(fail_inconclusive=None),
+            dict(metrics=[3]),
+            dict(by={"language": 1}),
+            dict(deciding=5),
+        )
+    ],
+    *[
+        (lambda tier=tier: Rules(tier=tier), "contract")
+        for tier in (
+            "tight",
+            None,
+            5,
+            {"final": 3},
+            {"name": "balanced", "windows": 3},
+            {"name": "balanced", "final": 2.5, "note": "x"},
+        )
+    ],
+    *[
+        (lambda rules=rules: compare(answers(), **rules), "usage")
+        for rules in (
+            dict(gate=1.1),
+            dict(tail={"q95": 0.1}),
+            dict(tier="aggressive"),
+            dict(better={"accuracy": "higher"}),
+        )
+    ],
+    *[
+        (lambda margin=margin: as_margin(margin, METRICS["perplexity"]), "usage")
+        for margin in (-0.1, math.nan, True, "2%", 20, 1.0)
+    ],
+    *[
+        (lambda rules=rules: compare(windows(), **rules), "usage")
+        for rules in (
+            dict(units="documents"),
+            dict(units="clusters"),
+            dict(metrics=["perplexty"]),
+            dict(metrics=["accuracy"]),
+            dict(metrics=[MARK]),
+            dict(metrics=["perplexity"] * 2),
+            dict(margin={"accuracy": 0.1}),
+            dict(margin={"mrk": 0.1}),
+            dict(by="nope"),
+            dict(by=["language"]),
+            dict(tail={"q95": 0.1}, pooling="equal"),
+            dict(deciding="x"),
+        )
+    ],
+    (lambda: SLICED(by="b"), "usage"),
+    (lambda: SLICED(by=5), "usage"),
+    (lambda: compare(None), "usage"),
+    (lambda: compare([windows()]), "usage"),
+    (lambda: compare(windows(), metrics=5), "usage"),
+    *[
+        (lambda parts=parts: Metric(name="x", **parts), "usage")
+        for parts in (
+            dict(),
+            dict(totals=abs, leave_one_out=abs),
+            dict(totals=5),
+            dict(totals=abs, margin=-1),
+        )
+    ],
+    *[
+        (lambda parts=parts: Metric(name="x", totals=abs, **parts), "contract")
+        for parts in (dict(better="bigger"), dict(scale="log2"), dict(kind="score"))
+    ],
+    (lambda: compare(pair_arrays([800.0] * 12, [801.0] * 12, [9] * 12)), "contract"),
     # studies
-    (lambda: study({}), "usage"), (lambda: study({("x", ""): losses().baseline}), "usage"), (lambda: study(arms_of({"pooled": losses()})), "usage"), (lambda: study(arms_of({"": losses()}), Rules(pooling="equal")), "usage"),
-    (lambda: study(arms_of(three_texts()), Rules(pooling={"law": 1})), "usage"), (lambda: study(arms_of(three_texts()), Rules(pooling="all")), "usage"), (lambda: study(arms_of(three_texts() | {"one": losses(n=1)}), Rules(pooling="equal")), "single_pair"),
-    (lambda: study(arms_of({"a": losses(), "b": answers()}), Rules(margin=.1)), "usage"), (lambda: study(arms_of({"a": losses(), "b": answers()}), Rules(units="serial")), "usage"), (lambda: study(arms_of({"a": losses(), "b": answers()}), Rules(pooling="equal")), "usage"),
-    (lambda: study(copies() | {BASE: copies()[BASE].changed(provenance={"weights_digest": "a"}), ("control", ""): copies()[BASE].changed(provenance={"weights_digest": "b"})}), "not_the_baseline"),
-    (lambda: study(copies() | {("control", ""): window_arm()}), "pairing"), (lambda: study(copies() | {("other", ""): window_arm()}), "pairing"),
-    (lambda: study(arms_of({"": looked()}) | {("two", ""): looked().candidate}, Rules(contrasts=True)), "usage"), (lambda: compare(looked().take(np.arange(30))), "not_a_look"),
-    (lambda: compare(Pair(baseline=looked().baseline, candidate=looked(seed=1, looks=3).candidate)), "looks_differ"),
+    (lambda: study({}), "usage"),
+    (lambda: study({("x", ""): losses().baseline}), "usage"),
+    (lambda: study(arms_of({"pooled": losses()})), "usage"),
+    (lambda: study(arms_of({"": losses()}), Rules(pooling="equal")), "usage"),
+    (lambda: study(arms_of(three_texts()), Rules(pooling={"law": 1})), "usage"),
+    (lambda: study(arms_of(three_texts()), Rules(pooling="all")), "usage"),
+    (
+        lambda: study(arms_of(three_texts() | {"one": losses(n=1)}), Rules(pooling="equal")),
+        "single_pair",
+    ),
+    (lambda: study(arms_of({"a": losses(), "b": answers()}), Rules(margin=0.1)), "usage"),
+    (lambda: study(arms_of({"a": losses(), "b": answers()}), Rules(units="serial")), "usage"),
+    (lambda: study(arms_of({"a": losses(), "b": answers()}), Rules(pooling="equal")), "usage"),
+    (
+        lambda: study(
+            copies()
+            | {
+                BASE: copies()[BASE].changed(provenance={"weights_digest": "a"}),
+                ("control", ""): copies()[BASE].changed(provenance={"weights_digest": "b"}),
+            }
+        ),
+        "not_the_baseline",
+    ),
+    (lambda: study(copies() | {("control", ""): window_arm()}), "pairing"),
+    (lambda: study(copies() | {("other", ""): window_arm()}), "pairing"),
+    (
+        lambda: study(
+            arms_of({"": looked()}) | {("two", ""): looked().candidate}, Rules(contrasts=True)
+        ),
+        "usage",
+    ),
+    (lambda: compare(looked().take(np.arange(30))), "not_a_look"),
+    (
+        lambda: compare(
+            Pair(baseline=looked().baseline, candidate=looked(seed=1, looks=3).candidate)
+        ),
+        "looks_differ",
+    ),
     # one arm
-    *[(lambda arm=arm, rules=rules: study({BASE: arm}, Rules(**rules)), "usage") for arm, rules in ((losses().baseline, {"by": "nope"}), (answers().baseline, {"by": "nope"}), (losses().baseline, {"metrics": ["perplexity"] * 2}), (losses().baseline, {"metrics": "accuracy"}))],
+    *[
+        (lambda arm=arm, rules=rules: study({BASE: arm}, Rules(**rules)), "usage")
+        for arm, rules in (
+            (losses().baseline, {"by": "nope"}),
+            (answers().baseline, {"by": "nope"}),
+            (losses().baseline, {"metrics": ["perplexity"] * 2}),
+            (losses().baseline, {"metrics": "accuracy"}),
+        )
+    ],
 ]
 
 
 @pytest.mark.parametrize("call, code", REFUSALS, ids=map(str, range(len(REFUSALS))))
 def test_refusals(call, code):
-    with pytest.raises(ContractError) as caught: call()
-    assert caught.value.code == code and caught.value.cure and "\n" not in str(caught.value), str(caught.value)
+    with pytest.raises(ContractError) as caught:
+        call()
+    assert caught.value.code == code and caught.value.cure and "\n" not in str(caught.value), (
+        str(caught.value)
+    )
 
 
 # --- how often a word is wrong ------------------------------------------------------------------------------------------------------------
 LAWS = {  # mean 0, variance 1, and whether they are symmetric
-    "normal": (lambda rng, n: rng.normal(size=n), True), "laplace": (lambda rng, n: rng.laplace(size=n) / math.sqrt(2), True), "t3": (lambda rng, n: rng.standard_t(3, n) / math.sqrt(3), True),
-    "mixture": (lambda rng, n: rng.normal(size=n) * np.where(rng.random(n) < .9, 1, 5) / math.sqrt(3.4), True), "gamma": (lambda rng, n: rng.gamma(1, 1, n) - 1, False),
-    "lognormal": (lambda rng, n: (np.exp(.8 * rng.normal(size=n)) - math.exp(.32)) / math.sqrt((math.exp(.64) - 1) * math.exp(.64)), False)}
+    "normal": (lambda rng, n: rng.normal(size=n), True),
+    "laplace": (lambda rng, n: rng.laplace(size=n) / math.sqrt(2), True),
+    "t3": (lambda rng, n: rng.standard_t(3, n) / math.sqrt(3), True),
+    "mixture": (
+        lambda rng, n: (
+            rng.normal(size=n) * np.where(rng.random(n) < 0.9, 1, 5) / math.sqrt(3.4)
+        ),
+        True,
+    ),
+    "gamma": (lambda rng, n: rng.gamma(1, 1, n) - 1, False),
+    "lognormal": (
+        lambda rng, n: (
+            (np.exp(0.8 * rng.normal(size=n)) - math.exp(0.32))
+            / math.sqrt((math.exp(0.64) - 1) * math.exp(0.64))
+        ),
+        False,
+    ),
+}
 
 
-def simulated(law, trials, *, centre, sd, n, seed, sign=1, units="auto", margin=.02):
+def simulated(law, trials, *, centre, sd, n, seed, sign=1, units="auto", margin=0.02):
     "Studies of pairs of n windows whose differences have this mean, standard deviation and law."
     rng, draw = np.random.default_rng(seed), LAWS[law][0]
     for _ in range(trials):
         loss = np.full(n, 90.0) + rng.random(n)
-        yield compare(pair_arrays(loss, loss + centre + sign * sd * draw(rng, n), np.full(n, 100)), metrics=PPL, units=units, margin=margin)
+        yield compare(
+            pair_arrays(loss, loss + centre + sign * sd * draw(rng, n), np.full(n, 100)),
+            metrics=PPL,
+            units=units,
+            margin=margin,
+        )
 
 
-SLOW = [pytest.param(law, n, units, 2000, marks=pytest.mark.slow) for law in LAWS for n in (60, 180, 600) for units in ("windows", "serial")]
+SLOW = [
+    pytest.param(law, n, units, 2000, marks=pytest.mark.slow)
+    for law in LAWS
+    for n in (60, 180, 600)
+    for units in ("windows", "serial")
+]
 
 
-@pytest.mark.parametrize("law, n, units, trials", [("normal", 60, "windows", 400), ("gamma", 60, "windows", 400), *SLOW])
+@pytest.mark.parametrize(
+    "law, n, units, trials",
+    [("normal", 60, "windows", 400), ("gamma", 60, "windows", 400), *SLOW],
+)
 def test_words_are_wrong_as_rarely_as_promised(law, n, units, trials):
     "Each word at its edge; skewed laws in both directions."
-    limit, both = (.04, .06) if LAWS[law][1] else (.08, .085)
+    limit, both = (0.04, 0.06) if LAWS[law][1] else (0.08, 0.085)
     noise = lambda p: 3 * math.sqrt(p * (1 - p) / trials)
     for sign in (1,) if LAWS[law][1] else (1, -1):
-        how = dict(sd=.012 * math.sqrt(n) / 1.96 / 1.2, n=n, sign=sign, units=units)  # the interval fits into the margin
-        edge = [("equivalent" if s.claim == "equivalent" else "beyond" if s.interval.low > .02 else "") for s in simulated(law, trials, centre=.02, seed=5, **how)]
-        zero = [s.claim in ("improved", "regressed") for s in simulated(law, trials, centre=0.0, seed=6, margin=0.0, **how)]
-        assert max(edge.count("equivalent"), edge.count("beyond")) / trials <= limit + noise(limit) and np.mean(zero) <= both + noise(both), (law, sign, n)
+        how = dict(
+            sd=0.012 * math.sqrt(n) / 1.96 / 1.2, n=n, sign=sign, units=units
+        )  # the interval fits into the margin
+        edge = [
+            (
+                "equivalent"
+                if s.claim == "equivalent"
+                else "beyond"
+                if s.interval.low > 0.02
+                else ""
+            )
+            for s in simulated(law, trials, centre=0.02, seed=5, **how)
+        ]
+        zero = [
+            s.claim in ("improved", "regressed")
+            for s in simulated(law, trials, centre=0.0, seed=6, margin=0.0, **how)
+        ]
+        assert max(edge.count("equivalent"), edge.count("beyond")) / trials <= limit + noise(
+            limit
+        ) and np.mean(zero) <= both + noise(both), (law, sign, n)
 
 
-POWER = [pytest.param(law, c, .02, 2000, marks=pytest.mark.slow) for law in ("normal", "laplace", "t3", "gamma") for c in (.03, .05, 0.0, .01)]
+POWER = [
+    pytest.param(law, c, 0.02, 2000, marks=pytest.mark.slow)
+    for law in ("normal", "laplace", "t3", "gamma")
+    for c in (0.03, 0.05, 0.0, 0.01)
+]
 
 
-@pytest.mark.parametrize("law, centre, margin, trials", [("normal", .03, .02, 600), ("normal", .05, .02, 600), ("normal", .02, .02, 600), *POWER])
+@pytest.mark.parametrize(
+    "law, centre, margin, trials",
+    [
+        ("normal", 0.03, 0.02, 600),
+        ("normal", 0.05, 0.02, 600),
+        ("normal", 0.02, 0.02, 600),
+        *POWER,
+    ],
+)
 def test_n_for_power_gives_the_power(law, centre, margin, trials):
     "The claim comes in .75 to .85 of simulations; for symmetric laws where n is not small, as page planning promises."
-    n, claim = n_for_power(.1, centre, margin), "regressed" if centre >= margin else "equivalent"
-    rate = np.mean([s.claim == claim for s in simulated(law, trials, centre=centre, sd=.1, n=n, seed=1, units="windows", margin=margin)])
+    n, claim = (
+        n_for_power(0.1, centre, margin),
+        "regressed" if centre >= margin else "equivalent",
+    )
+    rate = np.mean(
+        [
+            s.claim == claim
+            for s in simulated(
+                law, trials, centre=centre, sd=0.1, n=n, seed=1, units="windows", margin=margin
+            )
+        ]
+    )
     print(f"power, {law}, D {centre}, margin {margin}: n {n}, {claim} in {rate:.3f}")
-    if law == "normal" or LAWS[law][1] and n >= 60: assert abs(rate - .8) < .05 + 3 * math.sqrt(.8 * .2 / trials) * (trials < 1000), (n, rate)
+    if law == "normal" or LAWS[law][1] and n >= 60:
+        assert abs(rate - 0.8) < 0.05 + 3 * math.sqrt(0.8 * 0.2 / trials) * (trials < 1000), (
+            n,
+            rate,
+        )
 
 
 def test_a_document_that_decides_the_units_is_said(tmp_path):
     "Nine documents and a book: in memory, and added up from files."
     from invar_nb.comparison.units import units_rule
+
     ids = ["book"] * 60 + [f"d{i}" for i in range(9)]
     tokens = np.full(69, 64)
     rng, base = np.random.default_rng(1), np.linspace(2, 3, 69)
-    d = compare(pair_arrays(base, base + rng.normal(0, .02, 69), tokens, document_ids=ids))
-    because, = {m.units.because for m in d.measured.values()}
-    assert d.units == "serial" and because.startswith("10 documents (1.3 effective; ") and "one has 87 % of the tokens" in because
-    assert "one has" not in units_rule("auto", 9, 9, 9.0, 1 / 9 - .02)[1]
+    d = compare(pair_arrays(base, base + rng.normal(0, 0.02, 69), tokens, document_ids=ids))
+    (because,) = {m.units.because for m in d.measured.values()}
+    assert (
+        d.units == "serial"
+        and because.startswith("10 documents (1.3 effective; ")
+        and "one has 87 % of the tokens" in because
+    )
+    assert "one has" not in units_rule("auto", 9, 9, 9.0, 1 / 9 - 0.02)[1]
 
 
 def test_one_arm_has_an_interval_over_its_units():
     "Clustered shares by their clusters, inside 0 and 1; losses by documents; one unit has none."
     rng = np.random.default_rng(6)
-    right = np.repeat(rng.random(40) < .9, 5)
+    right = np.repeat(rng.random(40) < 0.9, 5)
     label, said = ["y"] * 200, np.where(right, "y", "n").tolist()
-    arm = lambda clusters: Predictions(ids=range(200), label=label, prediction=said, labels=("y", "n"), clusters=clusters)
-    alone, groups = (evaluate(arm(c), metrics=["accuracy"])["accuracy"] for c in (None, [f"c{i // 5}" for i in range(200)]))
-    assert groups.value.interval.width > 1.8 * alone.value.interval.width and 0 < groups.value.interval.low < groups.value.interval.high < 1
-    assert (alone.about, groups.about) == ({"over": "200 examples"}, {"over": "40 clusters"}) and alone.value.interval.method == "wilson"
+    arm = lambda clusters: Predictions(
+        ids=range(200), label=label, prediction=said, labels=("y", "n"), clusters=clusters
+    )
+    alone, groups = (
+        evaluate(arm(c), metrics=["accuracy"])["accuracy"]
+        for c in (None, [f"c{i // 5}" for i in range(200)])
+    )
+    assert (
+        groups.value.interval.width > 1.8 * alone.value.interval.width
+        and 0 < groups.value.interval.low < groups.value.interval.high < 1
+    )
+    assert (alone.about, groups.about) == (
+        {"over": "200 examples"},
+        {"over": "40 clusters"},
+    ) and alone.value.interval.method == "wilson"
     text = evaluate(losses(n=60).baseline)["perplexity"]
     assert text.value.interval.low < text.value.estimate < text.value.interval.high
     lone = evaluate(losses(n=60).baseline.take([0]))["perplexity"]
     assert lone.value.interval is None and not lone.about
-    assert "2 parts, each measured by itself." in evaluate({"a": arm(None), "b": losses(n=60).baseline}).headline
+    assert (
+        "2 parts, each measured by itself."
+        in evaluate({"a": arm(None), "b": losses(n=60).baseline}).headline
+    )
 
 
 def test_what_a_newcomer_types_in_python():
     "Candidates by name, rules as options, a printed table, and refusals that say what to write."
     both = losses()
     arms = {"baseline": both.baseline, "q8": both.candidate, "q4": both.candidate}
-    ranked, same = study(arms, margin=0.02), study({(name, ""): arm for name, arm in arms.items()}, Rules(margin=0.02))
-    assert ranked.headline == same.headline and ranked.summary() == same.report().summary() and str(ranked).splitlines()[0] == ranked.headline
-    assert {"ratio", "interval", "n_eff", "select"} <= {*dir(ranked)} and repr(compare(both)).endswith("96 documents)")
-    own = Metric(name="own", unit="nats", better="lower", scale="linear", totals=lambda arm: arm.totals)
+    ranked, same = (
+        study(arms, margin=0.02),
+        study({(name, ""): arm for name, arm in arms.items()}, Rules(margin=0.02)),
+    )
+    assert (
+        ranked.headline == same.headline
+        and ranked.summary() == same.report().summary()
+        and str(ranked).splitlines()[0] == ranked.headline
+    )
+    assert {"ratio", "interval", "n_eff", "select"} <= {*dir(ranked)} and repr(
+        compare(both)
+    ).endswith("96 documents)")
+    own = Metric(
+        name="own", unit="nats", better="lower", scale="linear", totals=lambda arm: arm.totals
+    )
     assert study(arms, metrics=[own])["own"].value.metric is own
     assert compare(both.baseline, both.candidate).headline == compare(both).headline
-    for wrong, said in ((lambda: compare(both.baseline), "compare(a, b) of two arms"), (lambda: compare([both, both]), 'study({"baseline": arm'), (lambda: compare(both, margn=.02), "Did you mean 'margin'?"),
-                        (lambda: compare(both, metric="x"), "Did you mean 'metrics'?"), (lambda: study({"base": both.baseline}), "an arm called 'baseline'; got 'base'")):
-        with pytest.raises(UsageError) as caught: wrong()
+    for wrong, said in (
+        (lambda: compare(both.baseline), "compare(a, b) of two arms"),
+        (lambda: compare([both, both]), 'study({"baseline": arm'),
+        (lambda: compare(both, margn=0.02), "Did you mean 'margin'?"),
+        (lambda: compare(both, metric="x"), "Did you mean 'metrics'?"),
+        (lambda: study({"base": both.baseline}), "an arm called 'baseline'; got 'base'"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            wrong()
         assert said in str(caught.value) and "\n" not in str(caught.value)
-    with pytest.raises(KeyError, match="select"): ranked["q8"]
-    scores = [Scores(ids=[f"e{i}" for i in range(40)], values=[(i * 7 + 3 * k) % 10 / 10 for i in range(40)], score="f1", better="higher") for k in range(2)]
-    assert compare(pair(*scores), margin={"f1": .05})["score"].margin == .05
+    with pytest.raises(KeyError, match="select"):
+        ranked["q8"]
+    scores = [
+        Scores(
+            ids=[f"e{i}" for i in range(40)],
+            values=[(i * 7 + 3 * k) % 10 / 10 for i in range(40)],
+            score="f1",
+            better="higher",
+        )
+        for k in range(2)
+    ]
+    assert compare(pair(*scores), margin={"f1": 0.05})["score"].margin == 0.05
 
 
 def test_a_frame_has_keys_claim_and_ends_first():
     pandas = pytest.importorskip("pandas")
     frame = compare(losses()).to_frame()
-    assert [*frame.columns[:5]] == ["candidate", "part", "metric", "slice", "claim"] and isinstance(frame, pandas.DataFrame)
+    assert [*frame.columns[:5]] == [
+        "candidate",
+        "part",
+        "metric",
+        "slice",
+        "claim",
+    ] and isinstance(frame, pandas.DataFrame)
     assert (frame.low < frame.delta).all() and (frame.delta < frame.high).all()
 
 
@@ -605,11 +1422,28 @@ N, LETTERS = 20, [f"x{i:02d}" for i in range(20)]
 
 def arm_of(kind, slices):
     "An arm of one kind with columns to slice by, which losses have in their provenance."
-    if kind == "scores": return Scores(ids=LETTERS, values=range(N), slices=slices)
-    if kind == "answers": return Predictions(ids=LETTERS, label=["y", "n"] * 10, prediction=["y"] * N, slices=slices)
-    if kind == "translations": return Translations(ids=LETTERS, hypotheses=["a"] * N, references=["a"] * N, slices=slices)
-    return WindowLosses.from_arrays(LETTERS, [9] * N, [1] * N, document_ids=LETTERS, provenance={
-        "document_slices": {name: dict(zip(LETTERS, values, strict=True)) for name, values in slices.items()}})
+    if kind == "scores":
+        return Scores(ids=LETTERS, values=range(N), slices=slices)
+    if kind == "answers":
+        return Predictions(
+            ids=LETTERS, label=["y", "n"] * 10, prediction=["y"] * N, slices=slices
+        )
+    if kind == "translations":
+        return Translations(
+            ids=LETTERS, hypotheses=["a"] * N, references=["a"] * N, slices=slices
+        )
+    return WindowLosses.from_arrays(
+        LETTERS,
+        [9] * N,
+        [1] * N,
+        document_ids=LETTERS,
+        provenance={
+            "document_slices": {
+                name: dict(zip(LETTERS, values, strict=True))
+                for name, values in slices.items()
+            }
+        },
+    )
 
 
 KINDS = ("scores", "answers", "translations", "losses")
@@ -618,208 +1452,427 @@ KINDS = ("scores", "answers", "translations", "losses")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["", " ", "\t"])
 def test_a_slice_without_a_name_would_stand_for_all_items(kind, name):
-    with pytest.raises(ContractError, match="name of a slice must be text that is not blank"): arm_of(kind, {name: ["rest"] * 16 + ["z"] * 4})
+    with pytest.raises(ContractError, match="name of a slice must be text that is not blank"):
+        arm_of(kind, {name: ["rest"] * 16 + ["z"] * 4})
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_slices_of_one_name_are_refused_and_none_is_lost(kind):
-    arm = arm_of(kind, {"region": ["north east", "south"] * 10, "region north": ["west"] * 12 + ["east"] * 8})
+    arm = arm_of(
+        kind,
+        {"region": ["north east", "south"] * 10, "region north": ["west"] * 12 + ["east"] * 8},
+    )
     both = Pair(baseline=arm, candidate=arm)
-    with pytest.raises(ContractError, match="got 'north east' of 'region' and 'east' of 'region north', both 'region north east'"): compare(both, by=["region", "region north"])
-    assert {row.key.slice for row in compare(both, by=["region"])} == {None, "region north east", "region south"}
+    with pytest.raises(
+        ContractError,
+        match="got 'north east' of 'region' and 'east' of 'region north', both 'region north east'",
+    ):
+        compare(both, by=["region", "region north"])
+    assert {row.key.slice for row in compare(both, by=["region"])} == {
+        None,
+        "region north east",
+        "region south",
+    }
 
 
 @pytest.mark.parametrize("kind", ("scores", "answers"))
 def test_a_missing_value_and_the_text_that_says_so_are_not_one_slice(kind):
-    with pytest.raises(ContractError, match="value that is missing in 'a'"): evaluate(arm_of(kind, {"a": [None, "(none)"] * 10}), by="a")
-    assert {row.key.slice for row in evaluate(arm_of(kind, {"a": [math.nan, "b"] * 10}), by="a")} == {None, "a (none)", "a b"}
+    with pytest.raises(ContractError, match="value that is missing in 'a'"):
+        evaluate(arm_of(kind, {"a": [None, "(none)"] * 10}), by="a")
+    assert {
+        row.key.slice for row in evaluate(arm_of(kind, {"a": [math.nan, "b"] * 10}), by="a")
+    } == {None, "a (none)", "a b"}
 
 
 @pytest.mark.parametrize("values", [[[1]] * N, "ab" * 10, {*LETTERS}, dict.fromkeys(LETTERS)])
 def test_a_slice_is_a_list_of_plain_values(values):
     for kind in KINDS[:3]:
-        with pytest.raises(ContractError, match="slice 'a'"): arm_of(kind, {"a": values})
-    with pytest.raises(ContractError, match="slices must map names"): arm_of("scores", ["a"])
+        with pytest.raises(ContractError, match="slice 'a'"):
+            arm_of(kind, {"a": values})
+    with pytest.raises(ContractError, match="slices must map names"):
+        arm_of("scores", ["a"])
 
 
 def test_the_direction_of_a_further_score_is_the_one_that_was_said():
-    slow = lambda shift, lower: Scores(ids=LETTERS, values=range(N), others={"seconds": np.arange(N) + shift}, lower=lower)
-    for lower in ("seconds", ("seconds",)): assert study({"baseline": slow(0, lower), "x": slow(2, lower)})["score:seconds"].claim == "regressed"
+    slow = lambda shift, lower: Scores(
+        ids=LETTERS, values=range(N), others={"seconds": np.arange(N) + shift}, lower=lower
+    )
+    for lower in ("seconds", ("seconds",)):
+        assert (
+            study({"baseline": slow(0, lower), "x": slow(2, lower)})["score:seconds"].claim
+            == "regressed"
+        )
     for lower in ("second", ("second",), ("score",)):
-        with pytest.raises(ContractError, match="lower must name scores of others, here 'seconds'; got '"): slow(0, lower)
+        with pytest.raises(
+            ContractError, match="lower must name scores of others, here 'seconds'; got '"
+        ):
+            slow(0, lower)
 
 
-BY_CHANCE = [{*LETTERS}, frozenset(LETTERS), dict.fromkeys(LETTERS), dict.fromkeys(LETTERS).keys()]
+BY_CHANCE = [
+    {*LETTERS},
+    frozenset(LETTERS),
+    dict.fromkeys(LETTERS),
+    dict.fromkeys(LETTERS).keys(),
+]
 
 
 @pytest.mark.parametrize("names", BY_CHANCE, ids=lambda names: type(names).__name__)
 def test_what_has_no_order_is_refused_wherever_order_matters(names):
     answers = dict(ids=LETTERS, label=["y", "n"] * 10, prediction=["y"] * N)
     rows = {"id": LETTERS, "label": ["y", "n"] * 10, "prediction": ["y"] * N}
-    acts = [lambda: Scores(ids=names, values=range(N)), lambda: Scores(ids=LETTERS, values=names), lambda: Scores(ids=LETTERS, values=range(N), clusters=names),
-            lambda: Translations(ids=LETTERS, hypotheses=names, references=["a"] * N), lambda: Translations(ids=LETTERS, hypotheses=["a"] * N, references=names),
-            lambda: Translations(ids=LETTERS, hypotheses=["a"] * N, references=[{"a", "b"}] * N), lambda: corpus_bleu(LETTERS, names),
-            *(lambda field=field: Predictions(**answers | {field: names}) for field in ("ids", "label", "prediction", "labels", "confidence", "clusters")),
-            lambda: predictions_from_columns(rows | {"id": names}), lambda: predictions_from_columns(rows, labels=names),
-            lambda: WindowLosses.from_arrays(names, [9] * N, [1] * N), lambda: pair_arrays([1] * N, names, [9] * N),
-            lambda: pair_arrays([1] * N, [1] * N, [9] * N, document_ids=names), lambda: confusion_matrix(LETTERS, LETTERS, names), lambda: confusion_matrix(names, LETTERS, LETTERS)]
+    acts = [
+        lambda: Scores(ids=names, values=range(N)),
+        lambda: Scores(ids=LETTERS, values=names),
+        lambda: Scores(ids=LETTERS, values=range(N), clusters=names),
+        lambda: Translations(ids=LETTERS, hypotheses=names, references=["a"] * N),
+        lambda: Translations(ids=LETTERS, hypotheses=["a"] * N, references=names),
+        lambda: Translations(ids=LETTERS, hypotheses=["a"] * N, references=[{"a", "b"}] * N),
+        lambda: corpus_bleu(LETTERS, names),
+        *(
+            lambda field=field: Predictions(**answers | {field: names})
+            for field in ("ids", "label", "prediction", "labels", "confidence", "clusters")
+        ),
+        lambda: predictions_from_columns(rows | {"id": names}),
+        lambda: predictions_from_columns(rows, labels=names),
+        lambda: WindowLosses.from_arrays(names, [9] * N, [1] * N),
+        lambda: pair_arrays([1] * N, names, [9] * N),
+        lambda: pair_arrays([1] * N, [1] * N, [9] * N, document_ids=names),
+        lambda: confusion_matrix(LETTERS, LETTERS, names),
+        lambda: confusion_matrix(names, LETTERS, LETTERS),
+    ]
     for act in acts:
-        with pytest.raises(ContractError, match=r"^[^\n]+; got [^\n]+$"): act()
+        with pytest.raises(ContractError, match=r"^[^\n]+; got [^\n]+$"):
+            act()
 
 
 def test_columns_of_pandas_are_paired_by_their_places_or_not_at_all():
     pandas = pytest.importorskip("pandas")
-    a = pandas.Series(np.linspace(.1, .9, N), index=LETTERS)
+    a = pandas.Series(np.linspace(0.1, 0.9, N), index=LETTERS)
     b, ones = a.sample(frac=1, random_state=0), pandas.Series([9] * N)
     right = lambda series: pandas.Series([1, 0] * 10, index=series.index)
-    pairs = {pair_arrays: (a, b, [9] * N), paired_t_test: (a, b), Scores: None, discordant_pairs: (right(a), right(b)), brier_score: (a, right(b)),
-             expected_calibration_error: (a, right(b)), smooth_calibration_error: (a, right(b)), calibration_error: (a, right(b)), weighted_mean: (a, ones), perplexity: (a, ones),
-             jackknife_interval: (a, ones), predictions_from_columns: ({"id": right(a), "label": right(b)},), confusion_matrix: (right(a), right(b), [0, 1])}
+    pairs = {
+        pair_arrays: (a, b, [9] * N),
+        paired_t_test: (a, b),
+        Scores: None,
+        discordant_pairs: (right(a), right(b)),
+        brier_score: (a, right(b)),
+        expected_calibration_error: (a, right(b)),
+        smooth_calibration_error: (a, right(b)),
+        calibration_error: (a, right(b)),
+        weighted_mean: (a, ones),
+        perplexity: (a, ones),
+        jackknife_interval: (a, ones),
+        predictions_from_columns: ({"id": right(a), "label": right(b)},),
+        confusion_matrix: (right(a), right(b), [0, 1]),
+    }
     for act, columns in pairs.items():
-        with pytest.raises(ContractError, match=r"must have one index.*reindex.*\.to_numpy\(\)"): act(*columns) if columns else act(ids=ones, values=a)
-    with pytest.raises(ContractError, match="ids and slices 'a' must have one index"): Scores(ids=pandas.Series(LETTERS), values=range(N), slices={"a": b})
-    with pytest.raises(ContractError, match="label and confidence must have one index"): Predictions(ids=LETTERS, label=right(a), prediction=right(a), confidence=b)
+        with pytest.raises(
+            ContractError, match=r"must have one index.*reindex.*\.to_numpy\(\)"
+        ):
+            act(*columns) if columns else act(ids=ones, values=a)
+    with pytest.raises(ContractError, match="ids and slices 'a' must have one index"):
+        Scores(ids=pandas.Series(LETTERS), values=range(N), slices={"a": b})
+    with pytest.raises(ContractError, match="label and confidence must have one index"):
+        Predictions(ids=LETTERS, label=right(a), prediction=right(a), confidence=b)
     aligned = b.reindex(a.index)
-    assert paired_t_test(a, aligned).mean == 0 == paired_t_test(a.to_numpy(), aligned).mean and compare(pair_arrays(a, aligned, [9] * N)).delta == 0
+    assert (
+        paired_t_test(a, aligned).mean == 0 == paired_t_test(a.to_numpy(), aligned).mean
+        and compare(pair_arrays(a, aligned, [9] * N)).delta == 0
+    )
 
 
 def test_probabilities_of_a_frame_are_refused_since_its_columns_have_an_order_of_their_own():
     pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"n": [.3] * N, "y": [.7] * N})
-    made = lambda p: Predictions(ids=LETTERS, label=["y"] * N, labels=("y", "n"), probabilities=p)
-    with pytest.raises(ContractError, match="got DataFrame. Pass frame"): made(frame)
+    frame = pandas.DataFrame({"n": [0.3] * N, "y": [0.7] * N})
+    made = lambda p: Predictions(
+        ids=LETTERS, label=["y"] * N, labels=("y", "n"), probabilities=p
+    )
+    with pytest.raises(ContractError, match="got DataFrame. Pass frame"):
+        made(frame)
     assert made(frame[["y", "n"]].to_numpy()).correct.all()
 
 
 @pytest.mark.parametrize("name", ["", " ", "baseline ", "x\n", 5])
 def test_a_candidate_has_a_name_that_can_be_told_apart(name):
     arm = arm_of("scores", {})
-    with pytest.raises(UsageError, match="a candidate must have a name without blanks around it"): study({("baseline", ""): arm, (name, ""): arm})
+    with pytest.raises(
+        UsageError, match="a candidate must have a name without blanks around it"
+    ):
+        study({("baseline", ""): arm, (name, ""): arm})
 
 
 @pytest.mark.parametrize("margin", [Fraction(1, 50), {"score": Fraction(1, 50)}])
 def test_a_margin_that_is_a_fraction_reaches_the_report(margin):
     arm = arm_of("scores", {})
-    assert document_of(study({"baseline": arm, "x": arm}, margin=margin))["rows"][0]["margin"] == .02
+    assert (
+        document_of(study({"baseline": arm, "x": arm}, margin=margin))["rows"][0]["margin"]
+        == 0.02
+    )
 
 
 # --- compare takes what a newcomer has ------------------------------------------------------------------------------------------------
-def f1_columns(n=600, fall=.03):
+def f1_columns(n=600, fall=0.03):
     rng = np.random.default_rng(3)
     old = rng.beta(6, 2, n)
-    return old, np.clip(old - fall + rng.normal(0, .05, n), 0, 1)
+    return old, np.clip(old - fall + rng.normal(0, 0.05, n), 0, 1)
 
 
 def test_compare_takes_two_paths_two_arms_and_two_arrays_with_a_score(tmp_path):
     "A fall of F1 was sent to pair_arrays, and came back as `Equivalent: perplexity -0.87 %`."
     import pandas as pd
+
     old, new = f1_columns()
     arms = [scores(x) for x in (old, new)]
     want = compare(pair(*arms))
-    assert want.claim == "regressed" and want.headline.startswith("Regressed: f1 -") and " points" in want.headline
-    for name, values in (("old", old), ("new", new)): pd.DataFrame({"id": range(600), "f1": values, "other": values}).to_csv(tmp_path / f"{name}.csv", index=False)
+    assert (
+        want.claim == "regressed"
+        and want.headline.startswith("Regressed: f1 -")
+        and " points" in want.headline
+    )
+    for name, values in (("old", old), ("new", new)):
+        pd.DataFrame({"id": range(600), "f1": values, "other": values}).to_csv(
+            tmp_path / f"{name}.csv", index=False
+        )
     paths = [tmp_path / "old.csv", str(tmp_path / "new.csv")]
-    for made in (compare(*arms), compare(old, new, score="f1"), compare(old.tolist(), tuple(new.tolist()), score="f1"), compare(pd.Series(old), pd.Series(new)[::-1], score="f1"), compare(*paths, score="f1")):
-        assert (made.claim, made.headline, made.delta) == (want.claim, want.headline, pytest.approx(want.delta, rel=1e-12))
-        assert made["f1"] is made.row and "f1" in made and made["score"] is made.row and [*made.to_frame().metric][0] == "f1"
-    with pytest.raises(KeyError, match="F1; .*'?f1"): want["F1"]
-    assert compare(old, new, score="seconds").claim == "improved" == compare(old, new, score="hours", better="lower").claim and compare(old, new, score="f1", margin=.05).claim == "equivalent"
+    for made in (
+        compare(*arms),
+        compare(old, new, score="f1"),
+        compare(old.tolist(), tuple(new.tolist()), score="f1"),
+        compare(pd.Series(old), pd.Series(new)[::-1], score="f1"),
+        compare(*paths, score="f1"),
+    ):
+        assert (made.claim, made.headline, made.delta) == (
+            want.claim,
+            want.headline,
+            pytest.approx(want.delta, rel=1e-12),
+        )
+        assert (
+            made["f1"] is made.row
+            and "f1" in made
+            and made["score"] is made.row
+            and [*made.to_frame().metric][0] == "f1"
+        )
+    with pytest.raises(KeyError, match="F1; .*'?f1"):
+        want["F1"]
+    assert (
+        compare(old, new, score="seconds").claim
+        == "improved"
+        == compare(old, new, score="hours", better="lower").claim
+        and compare(old, new, score="f1", margin=0.05).claim == "equivalent"
+    )
     right = (np.arange(400) % 3 > 0).astype(int)
-    assert compare(right, right, score="correct").headline.startswith(("Inconclusive: correct", "Equivalent within 2 points: correct"))
+    assert compare(right, right, score="correct").headline.startswith(
+        ("Inconclusive: correct", "Equivalent within 2 points: correct")
+    )
     text = windows(120, documents=[f"d{i // 2}" for i in range(120)])
-    write_losses(text.baseline, tmp_path / "a.jsonl"), write_losses(text.candidate, tmp_path / "b.jsonl")
-    assert compare(tmp_path / "a.jsonl", tmp_path / "b.jsonl", margin=.02).headline == compare(text, margin=.02).headline == compare(text.baseline, text.candidate, margin=.02).headline
+    (
+        write_losses(text.baseline, tmp_path / "a.jsonl"),
+        write_losses(text.candidate, tmp_path / "b.jsonl"),
+    )
+    assert (
+        compare(tmp_path / "a.jsonl", tmp_path / "b.jsonl", margin=0.02).headline
+        == compare(text, margin=0.02).headline
+        == compare(text.baseline, text.candidate, margin=0.02).headline
+    )
 
 
 def test_what_compare_does_not_take_is_sent_to_what_it_takes(tmp_path):
     "Scores are never sent to pair_arrays, and each cure works."
     import pandas as pd
+
     old, new = f1_columns()
     frame = pd.DataFrame({"f1": old})
     for values in ((old, new), (old.tolist(), new.tolist()), (pd.Series(old), pd.Series(new))):
-        with pytest.raises(UsageError, match=r'Say what the numbers are: compare\(old, new, score="f1"\)\. Log-losses of windows need'): compare(*values)
-    for values, windows_named in (((frame, frame), False), ((frame,), False), ((3,), False), (("old.csv",), False), ((scores(old), "new.csv"), False), ((old,), True), ((None,), False)):
-        with pytest.raises(UsageError, match="^compare: it must have a Pair, two paths") as error: compare(*values)
+        with pytest.raises(
+            UsageError,
+            match=r'Say what the numbers are: compare\(old, new, score="f1"\)\. Log-losses of windows need',
+        ):
+            compare(*values)
+    for values, windows_named in (
+        ((frame, frame), False),
+        ((frame,), False),
+        ((3,), False),
+        (("old.csv",), False),
+        ((scores(old), "new.csv"), False),
+        ((old,), True),
+        ((None,), False),
+    ):
+        with pytest.raises(
+            UsageError, match="^compare: it must have a Pair, two paths"
+        ) as error:
+            compare(*values)
         assert ("pair_arrays" in str(error.value)) == windows_named, error.value
-    with pytest.raises(UsageError, match="Several candidates: study"): compare(scores(old), scores(new), scores(new))
-    with pytest.raises(UsageError, match="Several candidates: study"): compare([windows(), windows()], windows())
-    with pytest.raises(UsageError, match="known whether higher 'hours' is better; got nothing said. Say better='higher'"): compare(old, new, score="hours")
-    with pytest.raises(ContractError, match="finite"): compare([*old[1:], math.nan], new, score="f1")
-    with pytest.raises(PairingError, match="ids must match"): compare(old[1:], new, score="f1")
-    with pytest.raises(UsageError, match="Pair, two paths"): compare(windows(), score="f1")
+    with pytest.raises(UsageError, match="Several candidates: study"):
+        compare(scores(old), scores(new), scores(new))
+    with pytest.raises(UsageError, match="Several candidates: study"):
+        compare([windows(), windows()], windows())
+    with pytest.raises(
+        UsageError,
+        match="known whether higher 'hours' is better; got nothing said. Say better='higher'",
+    ):
+        compare(old, new, score="hours")
+    with pytest.raises(ContractError, match="finite"):
+        compare([*old[1:], math.nan], new, score="f1")
+    with pytest.raises(PairingError, match="ids must match"):
+        compare(old[1:], new, score="f1")
+    with pytest.raises(UsageError, match="Pair, two paths"):
+        compare(windows(), score="f1")
 
 
 # --- scores that are shares, and intervals of one unit --------------------------------------------------------------------------------------
 def scored(values, score="f1", better="higher", **more):
-    return Scores(ids=range(len(values)), values=np.asarray(values, float), score=score, better=better, **more)
+    return Scores(
+        ids=range(len(values)),
+        values=np.asarray(values, float),
+        score=score,
+        better=better,
+        **more,
+    )
 
 
-@pytest.mark.parametrize("score", ["f1", "acc", "acc_norm", "exact_match", "rougeL", "mc2", "passed", "correct"])
+@pytest.mark.parametrize(
+    "score", ["f1", "acc", "acc_norm", "exact_match", "rougeL", "mc2", "passed", "correct"]
+)
 def test_fractions_under_the_name_of_a_share_are_one(score):
     rng = np.random.default_rng(1)
-    old = rng.uniform(.2, .98, 400)
-    new = old - .004 + rng.normal(0, .005, 400)
+    old = rng.uniform(0.2, 0.98, 400)
+    new = old - 0.004 + rng.normal(0, 0.005, 400)
     done = compare(pair(scored(old, score), scored(new, score)))
-    assert done.claim == "equivalent" and done.headline.startswith(f"Equivalent within 2 points: {score} -0.4") and " points" in done.headline
-    assert done.row.value.interval.method == "jackknife" and done.row.margin == .02 and "No margin" not in done.summary()
-    clustered = compare(pair(*(scored(x, score, clusters=[f"c{i // 4}" for i in range(400)]) for x in (old, new))))
-    assert clustered.row.margin == .02 and clustered.row.value.units == "clusters"
-    for other in (new + .5, new - .5):  # one value of one arm lies outside: it is no share
+    assert (
+        done.claim == "equivalent"
+        and done.headline.startswith(f"Equivalent within 2 points: {score} -0.4")
+        and " points" in done.headline
+    )
+    assert (
+        done.row.value.interval.method == "jackknife"
+        and done.row.margin == 0.02
+        and "No margin" not in done.summary()
+    )
+    clustered = compare(
+        pair(
+            *(
+                scored(x, score, clusters=[f"c{i // 4}" for i in range(400)])
+                for x in (old, new)
+            )
+        )
+    )
+    assert clustered.row.margin == 0.02 and clustered.row.value.units == "clusters"
+    for other in (new + 0.5, new - 0.5):  # one value of one arm lies outside: it is no share
         assert compare(pair(scored(old, score), scored(other, score))).row.margin == 0
 
 
-@pytest.mark.parametrize("score", ["brier", "latency", "reward", "quality", "error", "match_seconds"])
+@pytest.mark.parametrize(
+    "score", ["brier", "latency", "reward", "quality", "error", "match_seconds"]
+)
 def test_other_names_stay_what_they_are_and_the_answer_says_how_to_give_a_margin(score):
     rng = np.random.default_rng(1)
-    old = rng.uniform(.2, .98, 400)
-    arms = [scored(x, score) for x in (old, old - .004 + rng.normal(0, .005, 400))]
+    old = rng.uniform(0.2, 0.98, 400)
+    arms = [scored(x, score) for x in (old, old - 0.004 + rng.normal(0, 0.005, 400))]
     done = compare(pair(*arms))
     assert done.claim == "regressed" and "points" not in done.headline
-    assert f"No margin applies to {score}: say --margin (margin= in Python) in its unit." in " ".join(done.summary().split())
-    followed = compare(pair(*arms), margin=.02)
+    assert (
+        f"No margin applies to {score}: say --margin (margin= in Python) in its unit."
+        in " ".join(done.summary().split())
+    )
+    followed = compare(pair(*arms), margin=0.02)
     assert followed.claim == "equivalent" and "No margin" not in followed.summary()
 
 
 def test_repeated_rows_of_0_and_1_keep_the_unit_of_a_share(tmp_path):
     from invar_nb.files.plain_table import read_plain
+
     rng, paths = np.random.default_rng(2), []
-    for name, share in (("old", .8), ("new", .8)):
+    for name, share in (("old", 0.8), ("new", 0.8)):
         rows = [(i, int(rng.random() < share)) for i in range(60) for _ in range(4)]
         paths.append(tmp_path / f"{name}.csv")
         paths[-1].write_text("id,score\n" + "".join(f"{i},{y}\n" for i, y in rows))
-    done = compare(pair(*(read_plain(path, repeats="mean", better="higher") for path in paths)))
-    assert done.row.margin == .02 and done.row.value.unit == "share" and "points" in done.headline
+    done = compare(
+        pair(*(read_plain(path, repeats="mean", better="higher") for path in paths))
+    )
+    assert (
+        done.row.margin == 0.02
+        and done.row.value.unit == "share"
+        and "points" in done.headline
+    )
 
 
 def test_one_unit_has_no_interval_wherever_it_is_printed(tmp_path):
     from invar_nb import bootstrap_interval
-    for one in (bootstrap_interval([.1], [5]), jackknife_interval([.1], [5]), jackknife_interval([.1, .3], [5, 5], units="documents", document_ids=["a", "a"])):
-        assert one.low == one.high and one.fallback.code == "single_pair"  # the value that the sources ask for
-        for text in (repr(one), str(one), one.summary(), one._repr_html_()): assert "no interval from one unit" in text and "95 %" not in text
-        with pytest.raises(UsageError, match="the result must have an interval"): one.plot()
+
+    for one in (
+        bootstrap_interval([0.1], [5]),
+        jackknife_interval([0.1], [5]),
+        jackknife_interval([0.1, 0.3], [5, 5], units="documents", document_ids=["a", "a"]),
+    ):
+        assert (
+            one.low == one.high and one.fallback.code == "single_pair"
+        )  # the value that the sources ask for
+        for text in (repr(one), str(one), one.summary(), one._repr_html_()):
+            assert "no interval from one unit" in text and "95 %" not in text
+        with pytest.raises(UsageError, match="the result must have an interval"):
+            one.plot()
     alone = compare(pair_arrays([2.0], [2.1], [50]))
-    assert "no interval from one unit" in alone.headline and "95 %" not in alone.summary() and "no interval" in repr(alone.row.value)
-    with pytest.raises(UsageError, match="the result must have an interval"): alone.row.plot()
+    assert (
+        "no interval from one unit" in alone.headline
+        and "95 %" not in alone.summary()
+        and "no interval" in repr(alone.row.value)
+    )
+    with pytest.raises(UsageError, match="the result must have an interval"):
+        alone.row.plot()
 
 
 def test_the_interval_of_one_arm_stays_where_its_metric_lies():
-    for values, low, high in (([.5, 1.0], 0, 1), ([.01, .02, .99], 0, 1), ([0.0, 1.0], 0, 1)):
+    for values, low, high in (
+        ([0.5, 1.0], 0, 1),
+        ([0.01, 0.02, 0.99], 0, 1),
+        ([0.0, 1.0], 0, 1),
+    ):
         for score in ("match", "f1"):
-            row, = evaluate(scored(values, score)).rows
-            assert low <= row.value.interval.low < row.value.estimate < row.value.interval.high <= high
-    for n, label in itertools.product((2, 3, 5), (["yes", "no", "yes", "no", "no"], ["no"] * 5)):  # also nearly all wrong, and sure of it
-        p = np.array([.9, .99, .6, .7, .8])[:n]
-        arm = Predictions(ids=range(n), label=label[:n], labels=["yes", "no"], probabilities=np.column_stack([p, 1 - p]))
+            (row,) = evaluate(scored(values, score)).rows
+            assert (
+                low
+                <= row.value.interval.low
+                < row.value.estimate
+                < row.value.interval.high
+                <= high
+            )
+    for n, label in itertools.product(
+        (2, 3, 5), (["yes", "no", "yes", "no", "no"], ["no"] * 5)
+    ):  # also nearly all wrong, and sure of it
+        p = np.array([0.9, 0.99, 0.6, 0.7, 0.8])[:n]
+        arm = Predictions(
+            ids=range(n),
+            label=label[:n],
+            labels=["yes", "no"],
+            probabilities=np.column_stack([p, 1 - p]),
+        )
         for row in evaluate(arm).rows:
             most = 2 if row.key.metric == "brier" else 1
-            if row.value.interval: assert 0 <= row.value.interval.low <= row.value.estimate <= row.value.interval.high <= most, row
+            if row.value.interval:
+                assert (
+                    0
+                    <= row.value.interval.low
+                    <= row.value.estimate
+                    <= row.value.interval.high
+                    <= most
+                ), row
 
 
-@pytest.mark.parametrize("shift, needs_nats", [(.0199, True), (-.0199, False), (.0195, False), (.0005, False)])
+@pytest.mark.parametrize(
+    "shift, needs_nats", [(0.0199, True), (-0.0199, False), (0.0195, False), (0.0005, False)]
+)
 def test_a_change_above_two_per_cent_is_not_within_two_per_cent(shift, needs_nats):
     "The margin of 2 % is 0.02 nats, which is 2.02 % of the perplexity: +2.0099 % stood beside `within 2 %`."
-    base, noise = np.random.default_rng(0).gamma(9, .3, 200), np.random.default_rng(1).normal(0, 5e-5, 200)
-    found = compare(pair_arrays(base, base + shift + noise, np.full(200, 64), document_ids=np.arange(200)))
+    base, noise = (
+        np.random.default_rng(0).gamma(9, 0.3, 200),
+        np.random.default_rng(1).normal(0, 5e-5, 200),
+    )
+    found = compare(
+        pair_arrays(base, base + shift + noise, np.full(200, 64), document_ids=np.arange(200))
+    )
     assert found.claim == "equivalent"
     for text in (found.headline, found.rationale, repr(found.row)):
-        assert ("0.02 nats, 2.02 %" in text) == needs_nats and ("within 2 %" in text or "margin of 2 %" in text) != needs_nats
+        assert ("0.02 nats, 2.02 %" in text) == needs_nats and (
+            "within 2 %" in text or "margin of 2 %" in text
+        ) != needs_nats

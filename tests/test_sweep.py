@@ -1,8 +1,12 @@
 """Many candidates from the command: one report, one baseline scored once, what is kept when one fails, answers of other tools, refusals."""
+
 import json
 import shutil
 
 import pytest
+import studies
+from studies import answers, marks, translations
+from test_shell import MODELS, shell
 
 from invar_nb.arms.pair import Pair, pair
 from invar_nb.arms.predictions import Predictions
@@ -16,9 +20,6 @@ from invar_nb.report.report import report_of
 from invar_nb.report.verify import verify
 from invar_nb.shell import arms as shell_arms
 from invar_nb.shell.groups import set_keys
-import studies
-from studies import answers, marks, translations
-from test_shell import MODELS, shell
 
 
 def copies(n=60):
@@ -30,127 +31,347 @@ def copies(n=60):
 @pytest.fixture
 def files(tmp_path):
     base, made = copies()
-    for name, arm in {"base": base, **made}.items(): write_losses(arm, tmp_path / f"{name}.jsonl")
+    for name, arm in {"base": base, **made}.items():
+        write_losses(arm, tmp_path / f"{name}.jsonl")
     return tmp_path
 
 
 def test_one_report_ranks_verifies_and_exits_by_the_candidates_that_gate(files):
     paths = [files / f"{name}.jsonl" for name in ("q2", "same", "q4", "q8")]
-    code, out, _ = shell("compare", files / "base.jsonl", *paths, *(x for n, bits in (("q2", 2.5), ("same", 8.5), ("q4", 4.5), ("q8", 8.5), ("baseline", 16)) for x in ("--size", f"{n}={bits}")), "rules.contrasts=true", "--out", files / "r")
-    assert code == 1 and "2 regressed (q2 +22.3 %, q4 +3.51 %)" in out and "(8.5 bits per weight)" in out and "bits" in out.split("\n")[2]
-    assert [line.split()[0] for line in out.split("\n")[3:8]] == ["baseline", "same", "q8", "q4", "q2"]
-    assert shell("verify", files / "r")[0] == 0 and "Candidates against each other" in (files / "r/report.md").read_text()
-    code, out, _ = shell("compare", files / "base.jsonl", *paths[::-1], "rules.deciding=q8", "rules.deciding=same", "--out", files / "r2", "--json", "-q")
+    code, out, _ = shell(
+        "compare",
+        files / "base.jsonl",
+        *paths,
+        *(
+            x
+            for n, bits in (
+                ("q2", 2.5),
+                ("same", 8.5),
+                ("q4", 4.5),
+                ("q8", 8.5),
+                ("baseline", 16),
+            )
+            for x in ("--size", f"{n}={bits}")
+        ),
+        "rules.contrasts=true",
+        "--out",
+        files / "r",
+    )
+    assert (
+        code == 1
+        and "2 regressed (q2 +22.3 %, q4 +3.51 %)" in out
+        and "(8.5 bits per weight)" in out
+        and "bits" in out.split("\n")[2]
+    )
+    assert [line.split()[0] for line in out.split("\n")[3:8]] == [
+        "baseline",
+        "same",
+        "q8",
+        "q4",
+        "q2",
+    ]
+    assert (
+        shell("verify", files / "r")[0] == 0
+        and "Candidates against each other" in (files / "r/report.md").read_text()
+    )
+    code, out, _ = shell(
+        "compare",
+        files / "base.jsonl",
+        *paths[::-1],
+        "rules.deciding=q8",
+        "rules.deciding=same",
+        "--out",
+        files / "r2",
+        "--json",
+        "-q",
+    )
     d = json.loads(out)
-    assert code == 0 == d["exit_code"] and {*d["rules"]["deciding"]} == {"same", "q8"} and {*d["arms"]} == {"baseline", "same", "q8", "q4", "q2"}
+    assert (
+        code == 0 == d["exit_code"]
+        and {*d["rules"]["deciding"]} == {"same", "q8"}
+        and {*d["arms"]} == {"baseline", "same", "q8", "q4", "q2"}
+    )
     assert d["rankings"][0]["groups"] == [["same", "q8"], ["q4"], ["q2"]]
 
 
-def named(base, made): return {("baseline", ""): base} | {(name, ""): arm for name, arm in made.items()}
+def named(base, made):
+    return {("baseline", ""): base} | {(name, ""): arm for name, arm in made.items()}
 
 
 def test_order_changes_no_byte_and_identical_candidates_are_one_group(files):
     base, made = copies()
     rules = Rules(metrics=["perplexity"])
     found = study(named(base, made), rules)
-    one, two = (report_of(study(named(base, {name: made[name] for name in names}), rules), environment={"created": "2026"}) for names in (made, reversed(made)))
+    one, two = (
+        report_of(
+            study(named(base, {name: made[name] for name in names}), rules),
+            environment={"created": "2026"},
+        )
+        for names in (made, reversed(made))
+    )
     assert one.text == two.text
     alone = compare(pair(base, made["q4"]), metrics=["perplexity"]).interval
-    assert found.claim == "regressed" and study(named(base, made), Rules(metrics=["perplexity"], deciding="q8")).claim == "equivalent"
-    q4, = found.select(candidate="q4", role="lead")
+    assert (
+        found.claim == "regressed"
+        and study(named(base, made), Rules(metrics=["perplexity"], deciding="q8")).claim
+        == "equivalent"
+    )
+    (q4,) = found.select(candidate="q4", role="lead")
     assert alone == q4.value.interval and q4.p["change"] <= q4.adjusted_p <= 3 * q4.p["change"]
     same = study(named(base, {f"copy {i}": made["q4"] for i in range(5)}), rules)
-    ranking, = report_of(same).document()["rankings"]
-    assert ranking["groups"] == [ranking["order"]] and all(row.adjusted_p == pytest.approx(row.p["change"], rel=1e-9) and row.value.interval == alone for row in same.leading)
+    (ranking,) = report_of(same).document()["rankings"]
+    assert ranking["groups"] == [ranking["order"]] and all(
+        row.adjusted_p == pytest.approx(row.p["change"], rel=1e-9)
+        and row.value.interval == alone
+        for row in same.leading
+    )
     still = study(named(base, {f"base {i}": base for i in range(3)}), rules)
-    ranking, = report_of(still).document()["rankings"]
-    assert ranking["groups"] == [ranking["order"]] and {row.claim for row in still.leading} == {"equivalent"}
+    (ranking,) = report_of(still).document()["rankings"]
+    assert ranking["groups"] == [ranking["order"]] and {
+        row.claim for row in still.leading
+    } == {"equivalent"}
 
 
-@pytest.mark.parametrize("kind", ["answers", "seen labels", "scores", "translations", "bootstrap"])
+@pytest.mark.parametrize(
+    "kind", ["answers", "seen labels", "scores", "translations", "bootstrap"]
+)
 def test_every_kind_of_evidence_makes_a_sweep_that_verifies(kind, tmp_path):
     options = {}
-    if kind == "answers": pairs, options = {f"c{k}": answers(flips=k, n=120) for k in (0, 6, 20)}, {"metrics": ["accuracy", "brier"]}
+    if kind == "answers":
+        pairs, options = (
+            {f"c{k}": answers(flips=k, n=120) for k in (0, 6, 20)},
+            {"metrics": ["accuracy", "brier"]},
+        )
     elif kind == "seen labels":
-        arm = lambda wrong, word: Predictions(ids=[str(i) for i in range(60)], label=["a", "b"] * 30, prediction=[word if i < wrong else "ab"[i % 2] for i in range(60)])
+        arm = lambda wrong, word: Predictions(
+            ids=[str(i) for i in range(60)],
+            label=["a", "b"] * 30,
+            prediction=[word if i < wrong else "ab"[i % 2] for i in range(60)],
+        )
         pairs = {word: pair(arm(5, "a"), arm(20, word)) for word in ("b", "c", "d")}
-    elif kind == "scores": pairs = {f"c{k}": pair(marks(better="lower").baseline, marks(shift=k / 9, better="lower").candidate) for k in range(3)}
-    elif kind == "translations": pairs = {"one": translations(), "two": Pair(baseline=translations().baseline, candidate=translations().baseline)}
-    else: base, made = copies(); pairs, options = {n: pair(base, arm) for n, arm in made.items()}, {"method": "bca", "units": "windows"}
-    arms = named(next(iter(pairs.values())).baseline, {name: p.candidate for name, p in pairs.items()})
+    elif kind == "scores":
+        pairs = {
+            f"c{k}": pair(
+                marks(better="lower").baseline, marks(shift=k / 9, better="lower").candidate
+            )
+            for k in range(3)
+        }
+    elif kind == "translations":
+        pairs = {
+            "one": translations(),
+            "two": Pair(baseline=translations().baseline, candidate=translations().baseline),
+        }
+    else:
+        base, made = copies()
+        pairs, options = (
+            {n: pair(base, arm) for n, arm in made.items()},
+            {"method": "bca", "units": "windows"},
+        )
+    arms = named(
+        next(iter(pairs.values())).baseline, {name: p.candidate for name, p in pairs.items()}
+    )
     sweep = study(arms, Rules(**options))
     first = {name: compare(p, **options).interval for name, p in pairs.items()}
     assert {row.key.candidate for row in sweep.leading} == {*pairs}
-    assert all(row.value.interval.low <= first[row.key.candidate].low + 1e-12 and row.value.interval.high >= first[row.key.candidate].high - 1e-12 for row in sweep.leading)
-    report = report_of(study(arms, Rules(margin={sweep.row.key.metric: .1}, **options)))
+    assert all(
+        row.value.interval.low <= first[row.key.candidate].low + 1e-12
+        and row.value.interval.high >= first[row.key.candidate].high - 1e-12
+        for row in sweep.leading
+    )
+    report = report_of(study(arms, Rules(margin={sweep.row.key.metric: 0.1}, **options)))
     folder = report.save(tmp_path / "r")
     assert verify(folder).report.document()["rankings"] == report.document()["rankings"] != []
 
 
 def test_what_makes_no_sense_is_refused():
     base, made = copies()
-    with pytest.raises(UsageError, match="baseline"): study({})
+    with pytest.raises(UsageError, match="baseline"):
+        study({})
     arms = named(base, {"a": made["q4"]})
-    with pytest.raises(UsageError, match="deciding"): study(arms, Rules(deciding=["b"]))
-    with pytest.raises(UsageError, match="margin"): study(arms, Rules(margin={brier_metric.name: .1}))
+    with pytest.raises(UsageError, match="deciding"):
+        study(arms, Rules(deciding=["b"]))
+    with pytest.raises(UsageError, match="margin"):
+        study(arms, Rules(margin={brier_metric.name: 0.1}))
 
 
 def test_the_baseline_is_scored_once_and_what_is_finished_is_kept(tmp_path, monkeypatch):
     pytest.importorskip("torch")
     scored, real, batch = {}, shell_arms.score_plan, batches.Scorer.score
+
     def counted(model, plan, **more):
         scored[model.name] = 0
-        monkeypatch.setattr(batches.Scorer, "score", lambda self, b: (scored.update({model.name: scored[model.name] + 1}), batch(self, b))[1])
+        monkeypatch.setattr(
+            batches.Scorer,
+            "score",
+            lambda self, b: (
+                scored.update({model.name: scored[model.name] + 1}),
+                batch(self, b),
+            )[1],
+        )
         return real(model, plan, **more)
+
     monkeypatch.setattr(shell_arms, "score_plan", counted)
-    for name in ("tuned", "broken", "again"): shutil.copytree(f"{MODELS}/{'tuned' if name == 'tuned' else 'base'}", tmp_path / name)
+    for name in ("tuned", "broken", "again"):
+        shutil.copytree(f"{MODELS}/{'tuned' if name == 'tuned' else 'base'}", tmp_path / name)
     config = (tmp_path / "broken/config.json").read_text()
-    (tmp_path / "broken/config.json").write_text(config.replace('"num_hidden_layers": 4', '"num_hidden_layers": 5'))
-    (tmp_path / "text.jsonl").write_text("".join(json.dumps({"text": t[:150]}) + "\n" for t in demo_documents()[1][:4]))
-    run = lambda: shell("compare", f"{MODELS}/base", *(tmp_path / n for n in ("tuned", "broken", "again")), "--text", tmp_path / "text.jsonl", "--out", tmp_path / "r", "--max-length", 64, "--device", "cpu")
+    (tmp_path / "broken/config.json").write_text(
+        config.replace('"num_hidden_layers": 4', '"num_hidden_layers": 5')
+    )
+    (tmp_path / "text.jsonl").write_text(
+        "".join(json.dumps({"text": t[:150]}) + "\n" for t in demo_documents()[1][:4])
+    )
+    run = lambda: shell(
+        "compare",
+        f"{MODELS}/base",
+        *(tmp_path / n for n in ("tuned", "broken", "again")),
+        "--text",
+        tmp_path / "text.jsonl",
+        "--out",
+        tmp_path / "r",
+        "--max-length",
+        64,
+        "--device",
+        "cpu",
+    )
     code, _, err = run()
-    assert code == 3 and list(scored) == ["base", "tuned"] and min(scored.values()) > 0 and "kept: run again" in err and "what the last run scored is kept" not in err
+    assert (
+        code == 3
+        and list(scored) == ["base", "tuned"]
+        and min(scored.values()) > 0
+        and "kept: run again" in err
+        and "what the last run scored is kept" not in err
+    )
     (tmp_path / "broken/config.json").write_text(config)
     scored.clear()
     code, out, err = run()
-    assert code == 0 and list(scored) == ["base", "tuned", "broken", "again"] and "again (4 of 4)" in err and err.count("what the last run scored is kept") == 2
-    assert scored["base"] == scored["tuned"] == 0 < scored["broken"] == scored["again"], "finished windows are found in the journals"
+    assert (
+        code == 0
+        and list(scored) == ["base", "tuned", "broken", "again"]
+        and "again (4 of 4)" in err
+        and err.count("what the last run scored is kept") == 2
+    )
+    assert scored["base"] == scored["tuned"] == 0 < scored["broken"] == scored["again"], (
+        "finished windows are found in the journals"
+    )
     d = json.loads((tmp_path / "r/report.json").read_text())
-    assert d["rankings"][0]["size_unit"] == "bytes" and d["rankings"][0]["sizes"]["again"] == (tmp_path / "again/model.safetensors").stat().st_size
-    assert {pair["candidate"]: pair["facts"]["weights"] for pair in d["pairs"]}["again"] == "identical" and not list(tmp_path.glob(".*.journal"))
+    assert (
+        d["rankings"][0]["size_unit"] == "bytes"
+        and d["rankings"][0]["sizes"]["again"]
+        == (tmp_path / "again/model.safetensors").stat().st_size
+    )
+    assert {pair["candidate"]: pair["facts"]["weights"] for pair in d["pairs"]}[
+        "again"
+    ] == "identical" and not list(tmp_path.glob(".*.journal"))
 
 
 @pytest.mark.slow
 def test_six_real_quantisations_are_ranked(tmp_path):
     from invar_nb.shell.demo import demo_model, pruned_copy, quantised_copy
+
     pytest.importorskip("torch")
-    for bits in (8, 4, 3): quantised_copy(demo_model("base"), tmp_path / f"int{bits}", bits=bits)
-    for share in (.1, .3): pruned_copy(demo_model("base"), tmp_path / f"pruned{share:.0%}"[:-1], share=share)
+    for bits in (8, 4, 3):
+        quantised_copy(demo_model("base"), tmp_path / f"int{bits}", bits=bits)
+    for share in (0.1, 0.3):
+        pruned_copy(demo_model("base"), tmp_path / f"pruned{share:.0%}"[:-1], share=share)
     shutil.copytree(demo_model("base"), tmp_path / "identical")
-    (tmp_path / "text.jsonl").write_text("".join(json.dumps({"text": t}) + "\n" for t in demo_documents()[1]))
+    (tmp_path / "text.jsonl").write_text(
+        "".join(json.dumps({"text": t}) + "\n" for t in demo_documents()[1])
+    )
     names = ("int3", "pruned30", "identical", "int8", "pruned10", "int4")
-    code, out, err = shell("compare", demo_model("base"), *(tmp_path / n for n in names), "--text", tmp_path / "text.jsonl", "--out", tmp_path / "r", "rules.contrasts=true", "--device", "cpu")
-    sweep, = json.loads((tmp_path / "r/report.json").read_text())["rankings"]
-    assert code == 1 and err.count("baseline (1 of 7): scoring") == 1 and shell("verify", tmp_path / "r")[0] == 0
-    assert {*sweep["order"][:3]} == {"identical", "int8", "pruned10"} and sweep["order"][3:] == ["int4", "pruned30", "int3"]
-    assert [{*g} for g in sweep["groups"]] == [{"identical", "int8", "pruned10"}, {"int4"}, {"pruned30"}, {"int3"}]
+    code, out, err = shell(
+        "compare",
+        demo_model("base"),
+        *(tmp_path / n for n in names),
+        "--text",
+        tmp_path / "text.jsonl",
+        "--out",
+        tmp_path / "r",
+        "rules.contrasts=true",
+        "--device",
+        "cpu",
+    )
+    (sweep,) = json.loads((tmp_path / "r/report.json").read_text())["rankings"]
+    assert (
+        code == 1
+        and err.count("baseline (1 of 7): scoring") == 1
+        and shell("verify", tmp_path / "r")[0] == 0
+    )
+    assert {*sweep["order"][:3]} == {"identical", "int8", "pruned10"} and sweep["order"][
+        3:
+    ] == ["int4", "pruned30", "int3"]
+    assert [{*g} for g in sweep["groups"]] == [
+        {"identical", "int8", "pruned10"},
+        {"int4"},
+        {"pruned30"},
+        {"int3"},
+    ]
 
 
-@pytest.mark.parametrize("more, line", [
-    pytest.param(["--text", "text.jsonl", "--max-length", 64, "--until-decided", "rules.target=text", "rules.looks=3"], "baseline: scoring", marks=pytest.mark.slow),
-    pytest.param(["--text", "a=text.jsonl", "--text", "b=more.jsonl", "--max-length", 64], "baseline, b: scoring", marks=pytest.mark.slow),
-    (["--questions", "ask.jsonl"], "baseline: answering")])
+@pytest.mark.parametrize(
+    "more, line",
+    [
+        pytest.param(
+            [
+                "--text",
+                "text.jsonl",
+                "--max-length",
+                64,
+                "--until-decided",
+                "rules.target=text",
+                "rules.looks=3",
+            ],
+            "baseline: scoring",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            ["--text", "a=text.jsonl", "--text", "b=more.jsonl", "--max-length", 64],
+            "baseline, b: scoring",
+            marks=pytest.mark.slow,
+        ),
+        (["--questions", "ask.jsonl"], "baseline: answering"),
+    ],
+)
 def test_a_command_that_goes_on_says_so_wherever_it_scores(more, line, tmp_path, monkeypatch):
     pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
-    for name, part in (("text", slice(0, 20)), ("more", slice(20, 40))): (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps({"text": t[:90]}) + "\n" for t in demo_documents()[1][part]))
-    (tmp_path / "ask.jsonl").write_text("".join(json.dumps(dict(id=i, prompt=f"{i} is", candidates=[" odd", " even"], label=" odd" if i % 2 else " even")) + "\n" for i in range(24)))
-    run = lambda: shell("compare", f"{MODELS}/base", f"{MODELS}/tuned", *more, "--out", "r", "--device", "cpu", "--batch-tokens", 128)
+    for name, part in (("text", slice(0, 20)), ("more", slice(20, 40))):
+        (tmp_path / f"{name}.jsonl").write_text(
+            "".join(json.dumps({"text": t[:90]}) + "\n" for t in demo_documents()[1][part])
+        )
+    (tmp_path / "ask.jsonl").write_text(
+        "".join(
+            json.dumps(
+                dict(
+                    id=i,
+                    prompt=f"{i} is",
+                    candidates=[" odd", " even"],
+                    label=" odd" if i % 2 else " even",
+                )
+            )
+            + "\n"
+            for i in range(24)
+        )
+    )
+    run = lambda: shell(
+        "compare",
+        f"{MODELS}/base",
+        f"{MODELS}/tuned",
+        *more,
+        "--out",
+        "r",
+        "--device",
+        "cpu",
+        "--batch-tokens",
+        128,
+    )
     real, calls = batches.Scorer.score, []
+
     def cut(scorer, batch):
         calls.append(batch)
-        if len(calls) > limit: raise KeyboardInterrupt
+        if len(calls) > limit:
+            raise KeyboardInterrupt
         return real(scorer, batch)
+
     limit = {"baseline, b: scoring": 4}.get(line, 1)
     monkeypatch.setattr(batches.Scorer, "score", cut)
     code, _, err = run()
@@ -162,85 +383,264 @@ def test_a_command_that_goes_on_says_so_wherever_it_scores(more, line, tmp_path,
 
 def test_a_study_file_is_what_could_be_typed(files, monkeypatch):
     monkeypatch.chdir(files)
-    (files / "study.toml").write_text('[arms]\nbaseline = "base.jsonl"\nq8 = "q8.jsonl"\nq4 = "q4.jsonl"\n[rules]\nmargin = {perplexity = "5%"}\ndeciding = ["q8"]\ncontrasts = true\ntail = {q50 = 0.5}\n'
-                                      '[rules.tiers.balanced]\npreview = 10\nfinal = 10\nnote = "a small text"\n')
-    (files / "tiers.toml").write_text('[rules.tiers.balanced]\npreview = 10\nfinal = 10\nnote = "a small text"\n')
-    made = [shell("compare", "--study", "study.toml", "--out", "r", "--json"),
-            shell("compare", "base.jsonl", "q8.jsonl", "q4.jsonl", "--margin", "perplexity=5%", "rules.deciding=q8", "rules.contrasts=true", "rules.tail=q50=0.5", "--study", "tiers.toml", "--out", "s", "--json")]
-    assert made[0][0] == made[1][0] and json.loads(made[0][1])["digest"] == json.loads(made[1][1])["digest"] and shell("verify", "r")[0] == 0
-    assert json.loads(shell("compare", "--study", "study.toml", "--margin", "9%", "--out", "t", "--json")[1])["rules"]["margin"] == {"perplexity": 0.09}
-    (files / "level.toml").write_text('\ufeff[rules]\nlevel = 0.9\n')
-    assert [json.loads(shell("compare", "base.jsonl", "q8.jsonl", "--study", "level.toml", *typed, "--out", f"l{len(typed)}", "--json")[1])["rules"].get("level") for typed in ((), ("--level", "0.95"))] == [0.9, None]  # a usual value that is typed wins; the report keeps what is unusual
-    for text, said in (("[rule]\n", "Did you mean 'rules'?"), ('[rules]\ndecide = ["q8"]\n', "Did you mean 'deciding'?"), ("[arms]\n", "compare needs BASELINE and CANDIDATE"), ("[rules\n", "must be TOML"), ('[rules]\nlevel = 2\n', "level must be from 1e-06 to 0.999999"),
-                       ('[rules]\nlevel = "high"\n', "must be a valid value"), ('rules = "none"\n', "must be a table")):
+    (files / "study.toml").write_text(
+        '[arms]\nbaseline = "base.jsonl"\nq8 = "q8.jsonl"\nq4 = "q4.jsonl"\n[rules]\nmargin = {perplexity = "5%"}\ndeciding = ["q8"]\ncontrasts = true\ntail = {q50 = 0.5}\n'
+        '[rules.tiers.balanced]\npreview = 10\nfinal = 10\nnote = "a small text"\n'
+    )
+    (files / "tiers.toml").write_text(
+        '[rules.tiers.balanced]\npreview = 10\nfinal = 10\nnote = "a small text"\n'
+    )
+    made = [
+        shell("compare", "--study", "study.toml", "--out", "r", "--json"),
+        shell(
+            "compare",
+            "base.jsonl",
+            "q8.jsonl",
+            "q4.jsonl",
+            "--margin",
+            "perplexity=5%",
+            "rules.deciding=q8",
+            "rules.contrasts=true",
+            "rules.tail=q50=0.5",
+            "--study",
+            "tiers.toml",
+            "--out",
+            "s",
+            "--json",
+        ),
+    ]
+    assert (
+        made[0][0] == made[1][0]
+        and json.loads(made[0][1])["digest"] == json.loads(made[1][1])["digest"]
+        and shell("verify", "r")[0] == 0
+    )
+    assert json.loads(
+        shell("compare", "--study", "study.toml", "--margin", "9%", "--out", "t", "--json")[1]
+    )["rules"]["margin"] == {"perplexity": 0.09}
+    (files / "level.toml").write_text("\ufeff[rules]\nlevel = 0.9\n")
+    assert [
+        json.loads(
+            shell(
+                "compare",
+                "base.jsonl",
+                "q8.jsonl",
+                "--study",
+                "level.toml",
+                *typed,
+                "--out",
+                f"l{len(typed)}",
+                "--json",
+            )[1]
+        )["rules"].get("level")
+        for typed in ((), ("--level", "0.95"))
+    ] == [0.9, None]  # a usual value that is typed wins; the report keeps what is unusual
+    for text, said in (
+        ("[rule]\n", "Did you mean 'rules'?"),
+        ('[rules]\ndecide = ["q8"]\n', "Did you mean 'deciding'?"),
+        ("[arms]\n", "compare needs BASELINE and CANDIDATE"),
+        ("[rules\n", "must be TOML"),
+        ("[rules]\nlevel = 2\n", "level must be from 1e-06 to 0.999999"),
+        ('[rules]\nlevel = "high"\n', "must be a valid value"),
+        ('rules = "none"\n', "must be a table"),
+    ):
         (files / "wrong.toml").write_text(text)
         code, out, err = shell("compare", "--study", "wrong.toml", "--out", "u")
-        assert code == 2 and said in err and err.count("\n") == 1 and not (files / "u").exists()
+        assert (
+            code == 2 and said in err and err.count("\n") == 1 and not (files / "u").exists()
+        )
 
 
 def test_a_key_of_the_study_file_is_typed_with_set(files, monkeypatch):
     "--sums, --repeats, --assume-ok: what newcomers typed had no option, and needed a file of one line."
     monkeypatch.chdir(files)
-    for name, shift in (("a", 0.0), ("b", .5)): (files / f"{name}.csv").write_text("id,loss,tokens\n" + "".join(f"{i % 20},{30 + i % 7 + shift},10\n" for i in range(40)))
+    for name, shift in (("a", 0.0), ("b", 0.5)):
+        (files / f"{name}.csv").write_text(
+            "id,loss,tokens\n"
+            + "".join(f"{i % 20},{30 + i % 7 + shift},10\n" for i in range(40))
+        )
     (files / "once.toml").write_text("[columns]\nrepeats = 'refuse'\n[rules]\nlevel = 0.9\n")
     line = ("compare", "a.csv", "b.csv", "--json", "-q", "--force", "--out", "set")
-    assert "say --set sums=true" in shell(*line, "--set", "cluster=id")[2] and "--column cluster=id" in shell(*line, "--set", "sums=true", "--set", "repeats=refuse")[2]
+    assert (
+        "say --set sums=true" in shell(*line, "--set", "cluster=id")[2]
+        and "--column cluster=id"
+        in shell(*line, "--set", "sums=true", "--set", "repeats=refuse")[2]
+    )
     typed = ("--set", "columns.sums=true", "--set", "cluster=id")
     assert json.loads(shell(*line, *typed)[1])["rows"][0]["value"]["n_units"] == 20
-    levels = [json.loads(shell(*line, *typed, "--study", "once.toml", *more)[1])["rules"].get("level") for more in ((), ("--set", "level=0.8"), ("--set", "level=0.8", "--level", "0.85"))]
-    assert levels == [.9, .8, .85]  # the file, then --set, then the option
-    for words, said in ((("--sums",), "Write --set sums=VALUE"), (("--loss", "nll"), "Write --column loss=NAME"), (("--set", "sum=1"), "Did you mean 'sums'?"), (("--set", "sums"), "must be KEY=VALUE"), (("--set", "zzz=1"), "invar-nb help keys"),
-                        (("--set", "rules.sums=true"), "a key of [rules] must be"), (("--set", "looks=many"), "must be a valid value"), (("--set", "=1"), "must be KEY=VALUE"), (("--set", "a b=1"), "must")):
+    levels = [
+        json.loads(shell(*line, *typed, "--study", "once.toml", *more)[1])["rules"].get(
+            "level"
+        )
+        for more in ((), ("--set", "level=0.8"), ("--set", "level=0.8", "--level", "0.85"))
+    ]
+    assert levels == [0.9, 0.8, 0.85]  # the file, then --set, then the option
+    for words, said in (
+        (("--sums",), "Write --set sums=VALUE"),
+        (("--loss", "nll"), "Write --column loss=NAME"),
+        (("--set", "sum=1"), "Did you mean 'sums'?"),
+        (("--set", "sums"), "must be KEY=VALUE"),
+        (("--set", "zzz=1"), "invar-nb help keys"),
+        (("--set", "rules.sums=true"), "a key of [rules] must be"),
+        (("--set", "looks=many"), "must be a valid value"),
+        (("--set", "=1"), "must be KEY=VALUE"),
+        (("--set", "a b=1"), "must"),
+    ):
         code, out, err = shell("compare", "a.csv", "b.csv", *words)
         assert code == 2 and said in err and err.count("\n") == 1, err
-    code, _, err = shell("evaluate", "a.csv", "--set", "cluster=id", "--set", "sums=true", "--set", "looks=3")
+    code, _, err = shell(
+        "evaluate", "a.csv", "--set", "cluster=id", "--set", "sums=true", "--set", "looks=3"
+    )
     assert code == 2 and "--set looks must be read by this command" in err
-    assert "repeats             What to do with repeated ids" in shell("help", "keys")[1] and set_keys({}, ["tail.q95=0.1"]) == {"rules": {"tail": {"q95": .1}}}
+    assert "repeats             What to do with repeated ids" in shell("help", "keys")[
+        1
+    ] and set_keys({}, ["tail.q95=0.1"]) == {"rules": {"tail": {"q95": 0.1}}}
 
 
 def test_what_an_attack_found(files, monkeypatch):
     monkeypatch.chdir(files)
-    for name, shift in (("a", 0.0), ("b", .1)): (files / f"{name}.csv").write_text("seed,terminal,loss\n" + "".join(f"{i},ok,{2 + .01 * i + shift * (1 + .1 * i)}\n" for i in range(5)))
-    (files / "runs.toml").write_text('[arms]\nbaseline = "a.csv"\nb = "b.csv"\n[rules]\nmetrics = ["loss"]\nbetter = "lower"\n')
-    assert shell("compare", "--study", "runs.toml", "--out", "runs")[0] == 1 and shell("verify", "runs")[0] == 0
-    (files / "arms.toml").write_text('[arms]\nbaseline = "nowhere.jsonl"\nq8 = "q8.jsonl"\nq4 = "q4.jsonl"\n')
-    assert "q8" in shell("compare", "base.jsonl", "--study", "arms.toml", "--out", "typed")[1]  # a typed baseline, candidates of the file
+    for name, shift in (("a", 0.0), ("b", 0.1)):
+        (files / f"{name}.csv").write_text(
+            "seed,terminal,loss\n"
+            + "".join(f"{i},ok,{2 + 0.01 * i + shift * (1 + 0.1 * i)}\n" for i in range(5))
+        )
+    (files / "runs.toml").write_text(
+        '[arms]\nbaseline = "a.csv"\nb = "b.csv"\n[rules]\nmetrics = ["loss"]\nbetter = "lower"\n'
+    )
+    assert (
+        shell("compare", "--study", "runs.toml", "--out", "runs")[0] == 1
+        and shell("verify", "runs")[0] == 0
+    )
+    (files / "arms.toml").write_text(
+        '[arms]\nbaseline = "nowhere.jsonl"\nq8 = "q8.jsonl"\nq4 = "q4.jsonl"\n'
+    )
+    assert (
+        "q8" in shell("compare", "base.jsonl", "--study", "arms.toml", "--out", "typed")[1]
+    )  # a typed baseline, candidates of the file
     code, _, err = shell("verify", "typed", "--without", "perplexity")
     assert code == 2 and "without must keep the leading metrics; got perplexity" in err
     text, quiz = studies.losses(), studies.answers()
-    arms = {(name, part): getattr(both, {"baseline": "baseline", "a": "candidate"}[name]) for part, both in (("text", text), ("quiz", quiz)) for name in ("baseline", "a")}
+    arms = {
+        (name, part): getattr(both, {"baseline": "baseline", "a": "candidate"}[name])
+        for part, both in (("text", text), ("quiz", quiz))
+        for name in ("baseline", "a")
+    }
     folder = study(arms, Rules(deciding=("text",))).report().save(files / "both")
-    for name in ("brier", "macro_f1", "smooth_calibration"): assert verify(folder, without=[name]).partly and shell("verify", folder, "--without", name)[0] == 3
+    for name in ("brier", "macro_f1", "smooth_calibration"):
+        assert (
+            verify(folder, without=[name]).partly
+            and shell("verify", folder, "--without", name)[0] == 3
+        )
 
 
-@pytest.mark.parametrize("more, said", [
-    (["q4.jsonl"], "given once"), (["--size", "q5=4"], "--size must name a candidate"), (["--size", "q4"], "NAME=BITS"), (["--size", "q4=4"], "none for q8"), (["rules.deciding=q5"], "deciding must be one of 'q4', 'q8'"),
-    (["--divergence"], "--divergence needs two models"), (["--questions", "base.jsonl"], "--questions needs two models"), (["scoring.separator=:"], "separator of the study file needs --questions"),
-    (["--control"], "--control needs a BASELINE"), (["--until-decided"], "--until-decided needs two models"), (["--text", "base.jsonl"], "--text works only when models")])
+@pytest.mark.parametrize(
+    "more, said",
+    [
+        (["q4.jsonl"], "given once"),
+        (["--size", "q5=4"], "--size must name a candidate"),
+        (["--size", "q4"], "NAME=BITS"),
+        (["--size", "q4=4"], "none for q8"),
+        (["rules.deciding=q5"], "deciding must be one of 'q4', 'q8'"),
+        (["--divergence"], "--divergence needs two models"),
+        (["--questions", "base.jsonl"], "--questions needs two models"),
+        (["scoring.separator=:"], "separator of the study file needs --questions"),
+        (["--control"], "--control needs a BASELINE"),
+        (["--until-decided"], "--until-decided needs two models"),
+        (["--text", "base.jsonl"], "--text works only when models"),
+    ],
+)
 def test_the_command_refuses_for_the_right_reason(files, monkeypatch, more, said):
     monkeypatch.chdir(files)
-    code, out, err = shell("compare", "base.jsonl", "q4.jsonl", "q8.jsonl", *more, "--out", "r")
-    assert code == 2 and said in err.splitlines()[-1] and not out and not (files / "r").exists()
-    assert "contrasts of the study file works only with several candidates" in shell("compare", "base.jsonl", "q4.jsonl", "rules.contrasts=true", "--out", "r")[2]
+    code, out, err = shell(
+        "compare", "base.jsonl", "q4.jsonl", "q8.jsonl", *more, "--out", "r"
+    )
+    assert (
+        code == 2 and said in err.splitlines()[-1] and not out and not (files / "r").exists()
+    )
+    assert (
+        "contrasts of the study file works only with several candidates"
+        in shell("compare", "base.jsonl", "q4.jsonl", "rules.contrasts=true", "--out", "r")[2]
+    )
 
 
 def test_what_a_second_attack_found(files, monkeypatch):
     "A study file that won over what was typed, names and paths that nothing checked, revisions of folders."
     monkeypatch.chdir(files)
-    for name, shift in (("ra", .1), ("rb", 0.0)): (files / f"{name}.csv").write_text("seed,terminal,loss\n" + "".join(f"{i},ok,{2 + .01 * i + shift * (1 + .1 * i)}\n" for i in range(5)))
-    (files / "two.csv").write_text("id,score,other\n" + "".join(f"q{i},{i % 7},{i % 5}\n" for i in range(30)))
+    for name, shift in (("ra", 0.1), ("rb", 0.0)):
+        (files / f"{name}.csv").write_text(
+            "seed,terminal,loss\n"
+            + "".join(f"{i},ok,{2 + 0.01 * i + shift * (1 + 0.1 * i)}\n" for i in range(5))
+        )
+    (files / "two.csv").write_text(
+        "id,score,other\n" + "".join(f"q{i},{i % 7},{i % 5}\n" for i in range(30))
+    )
     wins = ["compare", "rb.csv", "ra.csv", "--metric", "loss"]
-    assert shell(*wins, "--better", "lower", "rules.better={loss='higher'}", "--out", "w1")[0] == 1 and shell(*wins, "rules.better={loss='lower'}", "--out", "w2")[0] == 1
+    assert (
+        shell(*wins, "--better", "lower", "rules.better={loss='higher'}", "--out", "w1")[0]
+        == 1
+        and shell(*wins, "rules.better={loss='lower'}", "--out", "w2")[0] == 1
+    )
     (files / "flat.toml").write_text('rules = "none"\n')
-    cases = [((*wins, "--better", "lower", "--study", "flat.toml"), "must be a table"), ((*wins, "columns.better=higher", "rules.better={loss='lower'}"), "must be given once"), (("evaluate", "two.csv", "--score", "score", "--column", "score=other", "--better", "higher"), "must name one column"),
-             (("compare", "base.jsonl", "q4.jsonl", "scoring.by=context"), "by of the study file works only when models"), (("compare", "base.jsonl", "q4.jsonl", "--task", "x"), "--task is an option of lm-eval"),
-             (("compare", "two.csv", "two.csv", "--score", "other", "--better", "higher", "columns.id="), "must have a value"), (("compare", f"{MODELS}/base@v1", f"{MODELS}/tuned", "--text", "base.jsonl"), "a revision must follow a hub id")]
-    for arms in ("baseline=1\nx='q4.jsonl'", "baseline='base.jsonl'\nx=['q4.jsonl']", "baseline='base.jsonl'\n''='q4.jsonl'", "baseline='base.jsonl'\ncandidate='q4.jsonl'\nb='q8.jsonl'",
-                 "baseline='base.jsonl'\na='q4.jsonl'\nb='q4.jsonl'", 'baseline="base.jsonl"\n"a\\nb"="q4.jsonl"', "x='q4.jsonl'"):
+    cases = [
+        ((*wins, "--better", "lower", "--study", "flat.toml"), "must be a table"),
+        (
+            (*wins, "columns.better=higher", "rules.better={loss='lower'}"),
+            "must be given once",
+        ),
+        (
+            (
+                "evaluate",
+                "two.csv",
+                "--score",
+                "score",
+                "--column",
+                "score=other",
+                "--better",
+                "higher",
+            ),
+            "must name one column",
+        ),
+        (
+            ("compare", "base.jsonl", "q4.jsonl", "scoring.by=context"),
+            "by of the study file works only when models",
+        ),
+        (
+            ("compare", "base.jsonl", "q4.jsonl", "--task", "x"),
+            "--task is an option of lm-eval",
+        ),
+        (
+            (
+                "compare",
+                "two.csv",
+                "two.csv",
+                "--score",
+                "other",
+                "--better",
+                "higher",
+                "columns.id=",
+            ),
+            "must have a value",
+        ),
+        (
+            ("compare", f"{MODELS}/base@v1", f"{MODELS}/tuned", "--text", "base.jsonl"),
+            "a revision must follow a hub id",
+        ),
+    ]
+    for arms in (
+        "baseline=1\nx='q4.jsonl'",
+        "baseline='base.jsonl'\nx=['q4.jsonl']",
+        "baseline='base.jsonl'\n''='q4.jsonl'",
+        "baseline='base.jsonl'\ncandidate='q4.jsonl'\nb='q8.jsonl'",
+        "baseline='base.jsonl'\na='q4.jsonl'\nb='q4.jsonl'",
+        'baseline="base.jsonl"\n"a\\nb"="q4.jsonl"',
+        "x='q4.jsonl'",
+    ):
         (files / f"arms{len(cases)}.toml").write_text(f"[arms]\n{arms}\n")
         cases.append((("compare", "--study", f"arms{len(cases)}.toml"), "; got "))
     for words, said in cases:
         code, _, err = shell(*words, "--out", "refused")
-        assert code == 2 and said in err.splitlines()[-1] and not (files / "refused").exists(), err
+        assert (
+            code == 2 and said in err.splitlines()[-1] and not (files / "refused").exists()
+        ), err
     for wrong in ({"units": "foo"}, {"margin": {1: 1}}, {"pooling": {}}):
-        with pytest.raises(UsageError): Rules(**wrong)
+        with pytest.raises(UsageError):
+            Rules(**wrong)

@@ -1,26 +1,37 @@
 "Several texts through the shell: each its row, one number by weights, both models loaded once."
+
 import json
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import main
 
 import invar_nb
 from invar_nb.models.demo_text import demo_documents
 from invar_nb.report.verify import verify
 from invar_nb.shell import arms
-from commands import main
 
 pytest.importorskip("torch")
-BASE, TUNED = (Path(invar_nb.__file__).parent / "demo_models" / name for name in ("base", "tuned"))
+BASE, TUNED = (
+    Path(invar_nb.__file__).parent / "demo_models" / name for name in ("base", "tuned")
+)
 NAMES = ("news", "law", "code")
 
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory):
-    root, documents = tmp_path_factory.mktemp("texts"), [text[:140] for text in demo_documents()[1][:48]]
-    for k, name in enumerate(NAMES): (root / f"{name}.jsonl").write_text("".join(json.dumps({"text": t}) + "\n" for t in documents[16 * k:16 * k + 14 - 2 * k]))
+    root, documents = (
+        tmp_path_factory.mktemp("texts"),
+        [text[:140] for text in demo_documents()[1][:48]],
+    )
+    for k, name in enumerate(NAMES):
+        (root / f"{name}.jsonl").write_text(
+            "".join(
+                json.dumps({"text": t}) + "\n" for t in documents[16 * k : 16 * k + 14 - 2 * k]
+            )
+        )
     return root
 
 
@@ -28,73 +39,211 @@ def texts(tmp_path_factory):
 def run(texts, tmp_path, capsys):
     def call(*options, models=(BASE, TUNED), names=NAMES, out="r"):
         given = [part for name in names for part in ("--text", f"{name}={texts / name}.jsonl")]
-        code = main(["compare", *map(str, models), *given, *options, "--out", str(tmp_path / out), "--dtype", "float32", "--max-length", "64", "-q", "--json"])
+        code = main(
+            [
+                "compare",
+                *map(str, models),
+                *given,
+                *options,
+                "--out",
+                str(tmp_path / out),
+                "--dtype",
+                "float32",
+                "--max-length",
+                "64",
+                "-q",
+                "--json",
+            ]
+        )
         return code, json.loads(capsys.readouterr().out)
+
     return call
 
 
-def leads(d, role="lead"): return {row["key"]["part"]: row for row in d["rows"] if row["role"] == role}
+def leads(d, role="lead"):
+    return {row["key"]["part"]: row for row in d["rows"] if row["role"] == role}
 
 
 def test_each_text_a_row_and_one_number_by_weights(run, tmp_path, monkeypatch, texts, capsys):
     loaded, load = [], arms.load
-    monkeypatch.setattr(arms, "load", lambda argument, o: loaded.append(argument) or load(argument, o))
+    monkeypatch.setattr(
+        arms, "load", lambda argument, o: loaded.append(argument) or load(argument, o)
+    )
     code, plain = run()
     assert len(loaded) == 2 and [*leads(plain)] == sorted(NAMES)
     assert code == 0 and verify(tmp_path / "r")
-    main(["compare", str(BASE), str(TUNED), "--text", str(texts / "law.jsonl"), "--out", str(tmp_path / "alone"), "--dtype", "float32", "--max-length", "64", "-q", "--json"])
+    main(
+        [
+            "compare",
+            str(BASE),
+            str(TUNED),
+            "--text",
+            str(texts / "law.jsonl"),
+            "--out",
+            str(tmp_path / "alone"),
+            "--dtype",
+            "float32",
+            "--max-length",
+            "64",
+            "-q",
+            "--json",
+        ]
+    )
     alone = json.loads(capsys.readouterr().out)
-    assert leads(alone)[""]["value"]["delta"] == leads(plain)["law"]["value"]["delta"]      # the text by itself: the same windows and losses
+    assert (
+        leads(alone)[""]["value"]["delta"] == leads(plain)["law"]["value"]["delta"]
+    )  # the text by itself: the same windows and losses
     delta = np.array([leads(plain)[name]["value"]["delta"] for name in NAMES])
-    for rule, weights in (("tokens", [next(part["weight"] for part in plain["parts"] if part["part"] == name) for name in NAMES]), ("given", [2, 1, 1])):
-        options = ("rules.pooling=news=2", "rules.pooling=law=1", "rules.pooling=code=1") if rule == "given" else (f"rules.pooling={rule}",)
+    for rule, weights in (
+        (
+            "tokens",
+            [
+                next(part["weight"] for part in plain["parts"] if part["part"] == name)
+                for name in NAMES
+            ],
+        ),
+        ("given", [2, 1, 1]),
+    ):
+        options = (
+            ("rules.pooling=news=2", "rules.pooling=law=1", "rules.pooling=code=1")
+            if rule == "given"
+            else (f"rules.pooling={rule}",)
+        )
         code, found = run(*options, out=rule)
         w = np.array(weights) / sum(weights)
         pooled = leads(found, "pooled")["pooled"]
-        np.testing.assert_allclose([pooled["about"]["weights"][name] for name in NAMES], w, rtol=1e-12)
+        np.testing.assert_allclose(
+            [pooled["about"]["weights"][name] for name in NAMES], w, rtol=1e-12
+        )
         np.testing.assert_allclose(pooled["value"]["delta"], w @ delta, rtol=1e-12)
         assert found["claim"] == pooled["claim"] and code == 0
     code, found = run("rules.pooling=random", out="random")
     pooled = leads(found, "pooled")["pooled"]
-    assert pooled["about"]["speaks_of"] == "texts like these" and pooled["about"]["prediction"][0] < pooled["value"]["ci"][0]
-    assert "next such text" in (tmp_path / "random" / "report.html").read_text() and verify(tmp_path / "random")
+    assert (
+        pooled["about"]["speaks_of"] == "texts like these"
+        and pooled["about"]["prediction"][0] < pooled["value"]["ci"][0]
+    )
+    assert "next such text" in (tmp_path / "random" / "report.html").read_text() and verify(
+        tmp_path / "random"
+    )
 
 
-@pytest.mark.parametrize("options, names, words", [
-    (("rules.pooling=random",), NAMES[:2], "at least 3 texts"), (("rules.pooling=bag",), NAMES, "must be one of equal, tokens, random"),
-    (("rules.pooling=equal",), NAMES[:1], "needs several texts"), (("--profile", "ci"), NAMES, "profile ci with the balanced tier needs"),
-    (("--text", "other.txt"), NAMES, "must be a file")])
+@pytest.mark.parametrize(
+    "options, names, words",
+    [
+        (("rules.pooling=random",), NAMES[:2], "at least 3 texts"),
+        (("rules.pooling=bag",), NAMES, "must be one of equal, tokens, random"),
+        (("rules.pooling=equal",), NAMES[:1], "needs several texts"),
+        (("--profile", "ci"), NAMES, "profile ci with the balanced tier needs"),
+        (("--text", "other.txt"), NAMES, "must be a file"),
+    ],
+)
 def test_what_makes_no_sense(run, options, names, words, tmp_path):
     code, found = run(*options, names=names)
     assert code in (2, 3) and words in found["error"] and not (tmp_path / "r").exists()
 
 
-def test_a_question_that_is_too_long_is_refused_before_a_text_is_scored(run, tmp_path, monkeypatch):
-    (tmp_path / "arc.jsonl").write_text("".join(json.dumps({"id": f"q{i}", "prompt": "a word " * (1 + 2000 * (i == 1)), "candidates": [" yes", " no"], "label": " no"}) + "\n" for i in range(3)))
+def test_a_question_that_is_too_long_is_refused_before_a_text_is_scored(
+    run, tmp_path, monkeypatch
+):
+    (tmp_path / "arc.jsonl").write_text(
+        "".join(
+            json.dumps(
+                {
+                    "id": f"q{i}",
+                    "prompt": "a word " * (1 + 2000 * (i == 1)),
+                    "candidates": [" yes", " no"],
+                    "label": " no",
+                }
+            )
+            + "\n"
+            for i in range(3)
+        )
+    )
     scored = []
     monkeypatch.setattr(arms, "score_plan", lambda *args, **more: scored.append(args))
     code, found = run("--questions", str(tmp_path / "arc.jsonl"), names=NAMES[:1])
-    assert code == 3 and "prompt and candidate must fit into the model's" in found["error"] and f"at line 2 of {tmp_path / 'arc.jsonl'}. Shorten the prompt." in found["error"] and not scored
+    assert (
+        code == 3
+        and "prompt and candidate must fit into the model's" in found["error"]
+        and f"at line 2 of {tmp_path / 'arc.jsonl'}. Shorten the prompt." in found["error"]
+        and not scored
+    )
 
 
-def test_three_candidates_on_two_texts_and_questions_in_one_command(run, tmp_path, monkeypatch):
-    rows = [{"id": f"q{i}", "prompt": f"{i} is", "candidates": [" a number", " no number"], "label": " a number" if i % 3 else " no number", "language": ("en", "es")[i % 2]} for i in range(24)]
+def test_three_candidates_on_two_texts_and_questions_in_one_command(
+    run, tmp_path, monkeypatch
+):
+    rows = [
+        {
+            "id": f"q{i}",
+            "prompt": f"{i} is",
+            "candidates": [" a number", " no number"],
+            "label": " a number" if i % 3 else " no number",
+            "language": ("en", "es")[i % 2],
+        }
+        for i in range(24)
+    ]
     (tmp_path / "arc.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    for name in ("copy", "other"): shutil.copytree(BASE if name == "copy" else TUNED, tmp_path / name)
+    for name in ("copy", "other"):
+        shutil.copytree(BASE if name == "copy" else TUNED, tmp_path / name)
     loaded, load = [], arms.load
-    monkeypatch.setattr(arms, "load", lambda argument, o: loaded.append(Path(argument).name) or load(argument, o))
+    monkeypatch.setattr(
+        arms,
+        "load",
+        lambda argument, o: loaded.append(Path(argument).name) or load(argument, o),
+    )
     models = (BASE, TUNED, tmp_path / "copy", tmp_path / "other")
-    code, found = run("--questions", str(tmp_path / "arc.jsonl"), models=models, names=NAMES[:2])
+    code, found = run(
+        "--questions", str(tmp_path / "arc.jsonl"), models=models, names=NAMES[:2]
+    )
     assert loaded == ["base", "tuned", "copy", "other"] and code == found["exit"]["code"]
-    rows = {(row["key"]["candidate"], row["key"]["part"]): row for row in found["rows"] if row["role"] == "lead"}
-    assert {*rows} == {(name, part) for name in ("tuned", "copy", "other") for part in ("news", "law", "examples")}
-    assert found["rules"]["deciding"] == ["news", "law"] and {row["key"]["slice"] for row in found["rows"] if row["key"]["part"] == "examples"} >= {None, "language es"}
-    assert rows["copy", "law"]["value"]["delta"] == 0 and rows["tuned", "law"]["value"]["delta"] == rows["other", "law"]["value"]["delta"] != 0
+    rows = {
+        (row["key"]["candidate"], row["key"]["part"]): row
+        for row in found["rows"]
+        if row["role"] == "lead"
+    }
+    assert {*rows} == {
+        (name, part)
+        for name in ("tuned", "copy", "other")
+        for part in ("news", "law", "examples")
+    }
+    assert found["rules"]["deciding"] == ["news", "law"] and {
+        row["key"]["slice"] for row in found["rows"] if row["key"]["part"] == "examples"
+    } >= {None, "language es"}
+    assert (
+        rows["copy", "law"]["value"]["delta"] == 0
+        and rows["tuned", "law"]["value"]["delta"]
+        == rows["other", "law"]["value"]["delta"]
+        != 0
+    )
     assert verify(tmp_path / "r") and not list(tmp_path.glob(".*.journal"))
     facts = {pair["candidate"]: pair["facts"]["weights"] for pair in found["pairs"]}
     assert facts == {"tuned": "different", "copy": "identical", "other": "different"}
-    code, both = run("--divergence", "--control", "scoring.show_text=true", "rules.tail=q50=1", models=models[:3], names=NAMES[:2], out="r2")
-    lead = {(row["key"]["candidate"], row["key"]["part"]): row["value"]["delta"] for row in both["rows"] if row["role"] == "lead"}
-    assert lead["tuned", "law"] == pytest.approx(rows["tuned", "law"]["value"]["delta"], abs=1e-6) and verify(tmp_path / "r2")
-    assert {(row["key"]["part"], row["role"]) for row in both["rows"] if row["key"]["metric"] == "perplexity" and not row["key"]["slice"]} >= {("news", "control"), ("law", "control")}
-    assert any(row["key"]["metric"] == "kl_divergence" for row in both["rows"]) and all(pair["tail"] and pair["passages"]["windows"]["lost"][0]["text"] for pair in both["pairs"] if pair["candidate"] == "tuned")
+    code, both = run(
+        "--divergence",
+        "--control",
+        "scoring.show_text=true",
+        "rules.tail=q50=1",
+        models=models[:3],
+        names=NAMES[:2],
+        out="r2",
+    )
+    lead = {
+        (row["key"]["candidate"], row["key"]["part"]): row["value"]["delta"]
+        for row in both["rows"]
+        if row["role"] == "lead"
+    }
+    assert lead["tuned", "law"] == pytest.approx(
+        rows["tuned", "law"]["value"]["delta"], abs=1e-6
+    ) and verify(tmp_path / "r2")
+    assert {
+        (row["key"]["part"], row["role"])
+        for row in both["rows"]
+        if row["key"]["metric"] == "perplexity" and not row["key"]["slice"]
+    } >= {("news", "control"), ("law", "control")}
+    assert any(row["key"]["metric"] == "kl_divergence" for row in both["rows"]) and all(
+        pair["tail"] and pair["passages"]["windows"]["lost"][0]["text"]
+        for pair in both["pairs"]
+        if pair["candidate"] == "tuned"
+    )

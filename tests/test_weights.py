@@ -1,4 +1,5 @@
 "What differs between two checkpoints: one element is named, copies are recognised, nothing large is held; referees read with torch and safetensors."
+
 import hashlib
 import json
 import math
@@ -17,8 +18,8 @@ from small_models import llama, write_gguf
 from test_shell import shell
 
 import invar_nb
-from invar_nb.foundations.store import canonical_text, content_digest
 from invar_nb.foundations.refuse import ContractError
+from invar_nb.foundations.store import canonical_text, content_digest
 from invar_nb.models import weights as weights_page
 from invar_nb.models.load import find_checkpoint, load_model, read_gguf
 from invar_nb.models.weights import TensorChange, compare_weights, not_comparable
@@ -35,98 +36,204 @@ COMPARE_TENSORS = weights_page.compare_tensors
 @pytest.fixture
 def copied(tmp_path):
     "name, tensors -> a copy of the shipped model with these tensors."
+
     def made(name, tensors, **config):
         folder = Path(shutil.copytree(BASE, tmp_path / name))
-        safetensors.save_file({k: x.contiguous() for k, x in tensors.items()}, folder / "model.safetensors", metadata={"format": "pt"})
-        (folder / "config.json").write_text(json.dumps(json.loads((BASE / "config.json").read_text()) | config))
+        safetensors.save_file(
+            {k: x.contiguous() for k, x in tensors.items()},
+            folder / "model.safetensors",
+            metadata={"format": "pt"},
+        )
+        (folder / "config.json").write_text(
+            json.dumps(json.loads((BASE / "config.json").read_text()) | config)
+        )
         return folder
+
     made.tensors = safetensors.load_file(BASE / "model.safetensors")
     return made
 
 
 def test_one_changed_element_is_named(copied, monkeypatch):
-    monkeypatch.setattr(weights_page, "PIECE", 1024)      # UP is read in eleven pieces
+    monkeypatch.setattr(weights_page, "PIECE", 1024)  # UP is read in eleven pieces
     tensors = copied.tensors
     tensors[UP] = tensors[UP].clone()
     before = float(tensors[UP][17, 4])
     tensors[UP][17, 4] = float(np.nextafter(np.float16(before), np.float16(9)))
-    d = compare_weights(BASE, copied("one", tensors, rope_theta=5e5, limits=[0, math.inf]))  # as Mamba's config has it, and transformers reads it
-    change, = d.changed
+    d = compare_weights(
+        BASE, copied("one", tensors, rope_theta=5e5, limits=[0, math.inf])
+    )  # as Mamba's config has it, and transformers reads it
+    (change,) = d.changed
     assert (d.state, d.tensors_changed, d.tensors) == ("different", 1, len(tensors))
-    assert (change.name, change.index, change.changed, change.elements) == (UP, (17, 4), 1, tensors[UP].numel())
-    assert change.relative == pytest.approx(abs(float(tensors[UP][17, 4]) - before) / float(tensors[UP].double().norm()), rel=1e-3)
-    assert change.values == (before, float(tensors[UP][17, 4])) and f"{UP} (1 of 11,264 elements" in d.sentence and "[17, 4] was" in d.sentence
-    assert any(line.startswith("config.json: rope_theta was") and line.endswith("is 500000.0") for line in d.settings) and 'config.json: limits was absent, is [0, "Infinity"]' in d.settings
+    assert (change.name, change.index, change.changed, change.elements) == (
+        UP,
+        (17, 4),
+        1,
+        tensors[UP].numel(),
+    )
+    assert change.relative == pytest.approx(
+        abs(float(tensors[UP][17, 4]) - before) / float(tensors[UP].double().norm()), rel=1e-3
+    )
+    assert (
+        change.values == (before, float(tensors[UP][17, 4]))
+        and f"{UP} (1 of 11,264 elements" in d.sentence
+        and "[17, 4] was" in d.sentence
+    )
+    assert (
+        any(
+            line.startswith("config.json: rope_theta was") and line.endswith("is 500000.0")
+            for line in d.settings
+        )
+        and 'config.json: limits was absent, is [0, "Infinity"]' in d.settings
+    )
     json.dumps(d.to_dict(), allow_nan=False)
 
 
 def test_casts_and_names_are_told_as_what_they_are(copied):
     tensors = copied.tensors
     wide = copied("wide", {k: x.float() for k, x in tensors.items()})
-    half = copied("half", {k: x.float().bfloat16() for k, x in tensors.items()}, dtype="bfloat16")
-    for pair, kinds in (((BASE, wide), "F16 to F32"), ((wide, BASE), "F32 to F16"), ((wide, half), "F32 to BF16"), ((half, wide), "BF16 to F32")):
+    half = copied(
+        "half", {k: x.float().bfloat16() for k, x in tensors.items()}, dtype="bfloat16"
+    )
+    for pair, kinds in (
+        ((BASE, wide), "F16 to F32"),
+        ((wide, BASE), "F32 to F16"),
+        ((wide, half), "F32 to BF16"),
+        ((half, wide), "BF16 to F32"),
+    ):
         d = compare_weights(*pair)
-        assert d.state == "recast" and f"({len(tensors)} from {kinds})" in d.sentence and not d.changed
-    cut = compare_weights(wide, copied("cut", {k: (x.float().view(torch.int32) & -65536).view(torch.float32).bfloat16() for k, x in tensors.items()}))
+        assert (
+            d.state == "recast"
+            and f"({len(tensors)} from {kinds})" in d.sentence
+            and not d.changed
+        )
+    cut = compare_weights(
+        wide,
+        copied(
+            "cut",
+            {
+                k: (x.float().view(torch.int32) & -65536).view(torch.float32).bfloat16()
+                for k, x in tensors.items()
+            },
+        ),
+    )
     assert cut.state == "different", "bfloat16 cut off, not rounded, is no cast"
-    d = compare_weights(BASE, copied("named", {k.removeprefix("model."): x for k, x in tensors.items()}))
-    assert d.state == "rearranged" and "tensors renamed, such as model.embed_tokens.weight to embed_tokens.weight" in d.sentence
+    d = compare_weights(
+        BASE, copied("named", {k.removeprefix("model."): x for k, x in tensors.items()})
+    )
+    assert (
+        d.state == "rearranged"
+        and "tensors renamed, such as model.embed_tokens.weight to embed_tokens.weight"
+        in d.sentence
+    )
 
 
 def test_shapes_single_tensors_and_numbers_that_are_none(copied):
     tensors = copied.tensors
     norm = "model.norm.weight"
-    odd = {**tensors, norm: tensors[norm][:-1], "extra": torch.zeros(3), UP: tensors[UP].clone()}
+    odd = {
+        **tensors,
+        norm: tensors[norm][:-1],
+        "extra": torch.zeros(3),
+        UP: tensors[UP].clone(),
+    }
     odd[UP][3, 5] = float("nan")
     del odd["model.layers.0.mlp.down_proj.weight"]
     d = compare_weights(BASE, copied("odd", odd))
     by_name = {t.name: t for t in d.changed}
-    assert by_name[norm].shapes == ((64,), (63,)) and by_name[UP].index == (3, 5) and by_name[UP].relative is None and by_name[UP].values[1] == "nan"
-    assert (d.only_baseline, d.only_candidate, d.tensors_changed) == (("model.layers.0.mlp.down_proj.weight",), ("extra",), 4)
+    assert (
+        by_name[norm].shapes == ((64,), (63,))
+        and by_name[UP].index == (3, 5)
+        and by_name[UP].relative is None
+        and by_name[UP].values[1] == "nan"
+    )
+    assert (d.only_baseline, d.only_candidate, d.tensors_changed) == (
+        ("model.layers.0.mlp.down_proj.weight",),
+        ("extra",),
+        4,
+    )
     assert "nan" in str(by_name[UP]) and json.dumps(d.to_dict(), allow_nan=False)
     more = {**odd, UP: odd[UP].clone()}
     more[UP][0, 0] += 1
-    same, = compare_weights(copied("nan", odd), copied("nans", more)).changed
+    (same,) = compare_weights(copied("nan", odd), copied("nans", more)).changed
     assert (same.name, same.changed, same.index) == (UP, 1, (0, 0)), "two NaNs are equal"
 
 
-@pytest.mark.parametrize("kind, state", [("F16", "recast"), ("Q8_0", "different"), ("Q4_0", "different")])
+@pytest.mark.parametrize(
+    "kind, state", [("F16", "recast"), ("Q8_0", "different"), ("Q4_0", "different")]
+)
 def test_a_gguf_beside_its_source(tmp_path, kind, state):
     "The referee is transformers, which dequantises whole tensors into the folder's names and layout."
     pytest.importorskip("gguf")
     d = compare_weights(BASE, write_gguf(BASE, tmp_path / "m.gguf", kind))
-    source, got = (load_model(path, dtype="float32", tokenizer=BASE).model.state_dict() for path in (BASE, tmp_path / "m.gguf"))
+    source, got = (
+        load_model(path, dtype="float32", tokenizer=BASE).model.state_dict()
+        for path in (BASE, tmp_path / "m.gguf")
+    )
     assert d.state == state and "GGUF has its own fields" in d.settings[0]
-    theirs = {k: float((got[k].double() - source[k].double()).norm() / source[k].double().norm()) for k in source if k != "lm_head.weight" and not torch.equal(source[k], got[k])}
+    theirs = {
+        k: float((got[k].double() - source[k].double()).norm() / source[k].double().norm())
+        for k in source
+        if k != "lm_head.weight" and not torch.equal(source[k], got[k])
+    }
     assert {t.name: pytest.approx(t.relative, rel=1e-9) for t in d.changed} == theirs
     assert len(theirs) == (0 if kind == "F16" else 25)
 
 
-@pytest.mark.parametrize("change", [{"data_offsets": []}, {"data_offsets": "x"}, {"data_offsets": [0, 1e3]}, {"dtype": {}}, {"dtype": 5}, {"shape": "x"}, {"shape": [[2]]}, {"shape": [-1, 2]}], ids=str)
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"data_offsets": []},
+        {"data_offsets": "x"},
+        {"data_offsets": [0, 1e3]},
+        {"dtype": {}},
+        {"dtype": 5},
+        {"shape": "x"},
+        {"shape": [[2]]},
+        {"shape": [-1, 2]},
+    ],
+    ids=str,
+)
 def test_a_header_of_another_shape_is_refused(change, tmp_path):
     folder = Path(shutil.copytree(BASE, tmp_path / "m"))
     data = (folder / "model.safetensors").read_bytes()
     size = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8:8 + size])
+    header = json.loads(data[8 : 8 + size])
     header[next(name for name in header if name != "__metadata__")] |= change
     new = json.dumps(header).encode()
-    (folder / "model.safetensors").write_bytes(len(new).to_bytes(8, "little") + new + data[8 + size:])
-    with pytest.raises(ContractError, match="a safetensors file must be whole; got m"): compare_weights(folder, BASE)
+    (folder / "model.safetensors").write_bytes(
+        len(new).to_bytes(8, "little") + new + data[8 + size :]
+    )
+    with pytest.raises(ContractError, match="a safetensors file must be whole; got m"):
+        compare_weights(folder, BASE)
 
 
-def test_two_architectures_are_said_at_once_and_no_tensor_is_read(tmp_path, copied, monkeypatch):
+def test_two_architectures_are_said_at_once_and_no_tensor_is_read(
+    tmp_path, copied, monkeypatch
+):
     "SmolLM2 against Gemma: five minutes of work for `344 of 344 tensors differ`."
     small, wide = tmp_path / "small", tmp_path / "wide"
     llama().save_pretrained(small), llama(vocab_size=61).save_pretrained(wide)
-    monkeypatch.setattr(weights_page, "compare_tensors", lambda *_: pytest.fail("tensors were compared"))
+    monkeypatch.setattr(
+        weights_page, "compare_tensors", lambda *_: pytest.fail("tensors were compared")
+    )
     d = compare_weights(BASE, small)
-    assert d.state == "unknown" and d.tensors is None and d.to_dict()["tensors_changed"] is None
-    assert re.fullmatch(r"The weight files differ; different architectures: llama, \d+ layers of \d+ against llama, 2 layers of 24; tensors are not compared\.", d.sentence), d.sentence
+    assert (
+        d.state == "unknown" and d.tensors is None and d.to_dict()["tensors_changed"] is None
+    )
+    assert re.fullmatch(
+        r"The weight files differ; different architectures: llama, \d+ layers of \d+ against llama, 2 layers of 24; tensors are not compared\.",
+        d.sentence,
+    ), d.sentence
     monkeypatch.undo()
     d = compare_weights(small, wide)  # only the words differ: the rest is compared
     assert d.state == "different" and d.tensors is not None and not d.reason
-    half = copied("half", {k: x[..., ::2] if x.ndim > 1 else x for k, x in copied.tensors.items()})
-    assert re.search(r"\d+ of \d+ tensors have another shape or name, so they are not compared", compare_weights(BASE, half).sentence)
+    half = copied(
+        "half", {k: x[..., ::2] if x.ndim > 1 else x for k, x in copied.tensors.items()}
+    )
+    assert re.search(
+        r"\d+ of \d+ tensors have another shape or name, so they are not compared",
+        compare_weights(BASE, half).sentence,
+    )
 
 
 def test_what_cannot_be_compared_is_said(tmp_path):
@@ -134,30 +241,61 @@ def test_what_cannot_be_compared_is_said(tmp_path):
     (pickled / "model.safetensors").unlink()
     torch.save(llama().state_dict(), pickled / "pytorch_model.bin")
     d = compare_weights(BASE, pickled)
-    assert d.state == "unknown" and d.tensors is None and d.to_dict()["tensors_changed"] is None
-    assert d.sentence == "The weight files differ; pytorch_model.bin is a pickle, whose tensors are not compared: save it as safetensors."
+    assert (
+        d.state == "unknown" and d.tensors is None and d.to_dict()["tensors_changed"] is None
+    )
+    assert (
+        d.sentence
+        == "The weight files differ; pytorch_model.bin is a pickle, whose tensors are not compared: save it as safetensors."
+    )
     assert compare_weights(pickled, pickled).state == "identical"
     gguf = write_gguf(BASE, tmp_path / "m.gguf", "F16")
     whole = read_gguf(gguf)
     unread = replace(whole.tensors[0], kind="Q8_K")
-    for change, words in (({"metadata": {"split.count": 3}}, "m.gguf is one of 3 parts: join them"), ({"metadata": {"general.architecture": "falcon"}}, "of architecture falcon has its own layout"),
-                          ({"metadata": {"split.count": "x"}}, "m.gguf"), ({"metadata": {"split.count": [2]}}, "m.gguf"), ({"metadata": {"general.architecture": [2]}}, "of architecture [2] has its own layout"), ({"tensors": (unread,)}, "has tensors of type Q8_K, not read")):
-        change = {"metadata": {**whole.metadata, **change.get("metadata", {})}, "tensors": change.get("tensors", whole.tensors)}
+    for change, words in (
+        ({"metadata": {"split.count": 3}}, "m.gguf is one of 3 parts: join them"),
+        (
+            {"metadata": {"general.architecture": "falcon"}},
+            "of architecture falcon has its own layout",
+        ),
+        ({"metadata": {"split.count": "x"}}, "m.gguf"),
+        ({"metadata": {"split.count": [2]}}, "m.gguf"),
+        (
+            {"metadata": {"general.architecture": [2]}},
+            "of architecture [2] has its own layout",
+        ),
+        ({"tensors": (unread,)}, "has tensors of type Q8_K, not read"),
+    ):
+        change = {
+            "metadata": {**whole.metadata, **change.get("metadata", {})},
+            "tensors": change.get("tensors", whole.tensors),
+        }
         assert words in not_comparable(find_checkpoint(BASE), replace(whole, **change))
     adapter = tmp_path / "adapter"
     adapter.mkdir()
     (adapter / "adapter_config.json").write_text("{}")
-    with pytest.raises(ContractError, match="not an adapter; got .*Merge the adapter"): compare_weights(BASE, adapter)
+    with pytest.raises(ContractError, match="not an adapter; got .*Merge the adapter"):
+        compare_weights(BASE, adapter)
     cut = Path(shutil.copytree(BASE, tmp_path / "cut"))
     data = (BASE / "model.safetensors").read_bytes()
     for wrong in (data[:-5], data[:4], b"version https://git-lfs", data[:8] + b"[" + data[9:]):
         (cut / "model.safetensors").write_bytes(wrong)
-        with pytest.raises(ContractError): compare_weights(BASE, cut)
-    for name in ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"):
+        with pytest.raises(ContractError):
+            compare_weights(BASE, cut)
+    for name in (
+        "config.json",
+        "generation_config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    ):
         for wrong in (b"", b'{"a": 1', b"\0\0", b'{"a": "\xe9"}', b"[" * 50_000, b"9" * 5000):
             other = Path(shutil.copytree(BASE, tmp_path / f"{name}{len(wrong)}"))
             (other / name).write_bytes(wrong)
-            with pytest.raises(ContractError, match=f"^compare_weights: {re.escape(str(other / name))}: .*JSON"): compare_weights(BASE, other)
+            with pytest.raises(
+                ContractError,
+                match=f"^compare_weights: {re.escape(str(other / name))}: .*JSON",
+            ):
+                compare_weights(BASE, other)
     for other in ("config.json50000", "config.json0"):  # refused when they are loaded
         assert fit_models(Scoring(), [str(BASE), str(tmp_path / other)]).max_length is None
     (tmp_path / other / "config.json").unlink()
@@ -177,24 +315,49 @@ def test_two_gigabytes_in_bounded_memory(tmp_path):
         for k, name in enumerate(names):
             half = arm == "b" and k == 3
             size = rows * 2**12 * (2 if half else 4)
-            header[name], end = {"dtype": "F16" if half else "F32", "shape": [rows, 2**12], "data_offsets": [end, end + size]}, end + size
+            header[name], end = (
+                {
+                    "dtype": "F16" if half else "F32",
+                    "shape": [rows, 2**12],
+                    "data_offsets": [end, end + size],
+                },
+                end + size,
+            )
         text = json.dumps(header).encode()
         with open(tmp_path / arm / "model.safetensors", "wb") as file:
             file.write(len(text).to_bytes(8, "little") + text)
             for k, name in enumerate(names):
                 for part in range(8):
                     x = piece + np.float32(k)
-                    if (arm, k) == ("b", 5): x *= np.float32(1.5)
-                    if (arm, k, part) == ("b", 9, 5): x[700, 33] += 1
-                    file.write((x.astype("f2") if header[name]["dtype"] == "F16" else x).tobytes())
-    code = ("import json, sys; from invar_nb.models.weights import compare_weights; d = compare_weights(*sys.argv[1:]).to_dict(); "
-            "d['peak'] = next(int(line.split()[1]) for line in open('/proc/self/status') if line.startswith('VmHWM')) / 1024; print(json.dumps(d))")
-    r = subprocess.run([sys.executable, "-c", code, tmp_path / "a", tmp_path / "b"], capture_output=True, text=True, check=True)
+                    if (arm, k) == ("b", 5):
+                        x *= np.float32(1.5)
+                    if (arm, k, part) == ("b", 9, 5):
+                        x[700, 33] += 1
+                    file.write(
+                        (x.astype("f2") if header[name]["dtype"] == "F16" else x).tobytes()
+                    )
+    code = (
+        "import json, sys; from invar_nb.models.weights import compare_weights; d = compare_weights(*sys.argv[1:]).to_dict(); "
+        "d['peak'] = next(int(line.split()[1]) for line in open('/proc/self/status') if line.startswith('VmHWM')) / 1024; print(json.dumps(d))"
+    )
+    r = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "a", tmp_path / "b"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     d = json.loads(r.stdout)
-    print(f"peak {d['peak']:.0f} MiB for {(tmp_path / 'a' / 'model.safetensors').stat().st_size / 2**30:.2f} GiB")
+    print(
+        f"peak {d['peak']:.0f} MiB for {(tmp_path / 'a' / 'model.safetensors').stat().st_size / 2**30:.2f} GiB"
+    )
     shutil.rmtree(tmp_path)
-    assert (d["tensors_changed"], d["recast"]) == (2, 1) and d["largest"][0]["relative"] == pytest.approx(.5)
-    assert (d["largest"][1]["name"], d["largest"][1]["index"]) == (names[9], [5 * 2**10 + 700, 33])
+    assert (d["tensors_changed"], d["recast"]) == (2, 1) and d["largest"][0][
+        "relative"
+    ] == pytest.approx(0.5)
+    assert (d["largest"][1]["name"], d["largest"][1]["index"]) == (
+        names[9],
+        [5 * 2**10 + 700, 33],
+    )
     assert d["peak"] < 300
 
 
@@ -203,42 +366,117 @@ def test_the_command_and_the_first_line_of_a_comparison(copied, tmp_path):
     one = copied("one", copied.tensors | {UP: copied.tensors[UP] * 2}, rope_theta=5e5)
     said = f"The weights differ in 1 of {len(copied.tensors)} tensors; the largest change is in {UP} ("
     code, out, err = shell("diff", BASE, one)
-    assert code == 0 and out.startswith(said) and "  config.json: rope_theta was" in out and "defect" not in err
-    assert shell("diff", BASE, one, "--fail-different", "--quiet")[0] == 1 and shell("diff", BASE, BASE, "--fail-different")[0] == 0
+    assert (
+        code == 0
+        and out.startswith(said)
+        and "  config.json: rope_theta was" in out
+        and "defect" not in err
+    )
+    assert (
+        shell("diff", BASE, one, "--fail-different", "--quiet")[0] == 1
+        and shell("diff", BASE, BASE, "--fail-different")[0] == 0
+    )
     assert json.loads(shell("diff", BASE, one, "--json")[1])["largest"][0]["name"] == UP
-    assert all(shell("diff", BASE, *more)[0] == 2 for more in ([tmp_path / "none"], [BASE, "--windows", 3], [one / "config.json"], ["openai:http://x"]))
+    assert all(
+        shell("diff", BASE, *more)[0] == 2
+        for more in (
+            [tmp_path / "none"],
+            [BASE, "--windows", 3],
+            [one / "config.json"],
+            ["openai:http://x"],
+        )
+    )
     (tmp_path / "t.txt").write_text("Each line of the file is read before the next one. " * 30)
-    code, out, err = shell("compare", BASE, one, "--text", tmp_path / "t.txt", "--max-length", 64, "--out", tmp_path / "r")
+    code, out, err = shell(
+        "compare",
+        BASE,
+        one,
+        "--text",
+        tmp_path / "t.txt",
+        "--max-length",
+        64,
+        "--out",
+        tmp_path / "r",
+    )
     said = f"The weights differ in 1 of {len(copied.tensors)} tensors.\n"
-    assert said in err and err.index(said) < err.index("scoring") and "The weights differ" not in out
+    assert (
+        said in err
+        and err.index(said) < err.index("scoring")
+        and "The weights differ" not in out
+    )
     facts = json.loads((tmp_path / "r" / "report.json").read_text())["pairs"][0]["facts"]
-    assert facts["weights"] == "different" and facts["tensors_changed"] == 1 and facts["details"][0].startswith("config.json: rope_theta")
-    assert "theta was" in (tmp_path / "r" / "report.md").read_text() and shell("verify", tmp_path / "r")[0] == 0
-    for name, old, new in (("details", "rope_theta", "rope_scale"), ("tensors", f'"tensors": {len(copied.tensors)}', '"tensors": 9'), ("sentence", "differ in 1 of", "differ in 0 of")):
+    assert (
+        facts["weights"] == "different"
+        and facts["tensors_changed"] == 1
+        and facts["details"][0].startswith("config.json: rope_theta")
+    )
+    assert (
+        "theta was" in (tmp_path / "r" / "report.md").read_text()
+        and shell("verify", tmp_path / "r")[0] == 0
+    )
+    for name, old, new in (
+        ("details", "rope_theta", "rope_scale"),
+        ("tensors", f'"tensors": {len(copied.tensors)}', '"tensors": 9'),
+        ("sentence", "differ in 1 of", "differ in 0 of"),
+    ):
         edited = (tmp_path / "r" / "report.json").read_text().replace(old, new)
         d = json.loads(edited)
         d["digest"] = content_digest(d)
         (tmp_path / "e").mkdir(exist_ok=True)
-        for file in (tmp_path / "r").glob("*.*"): shutil.copy(file, tmp_path / "e")
+        for file in (tmp_path / "r").glob("*.*"):
+            shutil.copy(file, tmp_path / "e")
         (tmp_path / "e" / "report.json").write_text(canonical_text(d), encoding="utf-8")
-        for page in ("report.md", "report.html"): (tmp_path / "e" / page).unlink()
+        for page in ("report.md", "report.html"):
+            (tmp_path / "e" / page).unlink()
         assert shell("verify", tmp_path / "e")[0] == 3, name
     found = next(path for path in (tmp_path / "r").glob("candidate.*"))
-    assert "1 of" not in shell("compare", found, found, "--out", tmp_path / "s")[1].split("\n")[1], "it speaks of another pair"
+    assert (
+        "1 of" not in shell("compare", found, found, "--out", tmp_path / "s")[1].split("\n")[1]
+    ), "it speaks of another pair"
 
 
 def test_whole_numbers_that_one_float_stands_for_still_have_a_sentence():
-    assert str(TensorChange(name="n", kinds=("I64", "I64"), elements=1, changed=1, relative=1e-17, index=(0,), values=(2.0**60, 2.0**60))).endswith("is another whole number)")
+    assert str(
+        TensorChange(
+            name="n",
+            kinds=("I64", "I64"),
+            elements=1,
+            changed=1,
+            relative=1e-17,
+            index=(0,),
+            values=(2.0**60, 2.0**60),
+        )
+    ).endswith("is another whole number)")
 
 
 def test_a_file_is_hashed_once_as_long_as_it_stays(copied, tmp_path, monkeypatch):
-    folders = [copied(name, copied.tensors | {UP: copied.tensors[UP] + k}) for k, name in enumerate("ab")]
+    folders = [
+        copied(name, copied.tensors | {UP: copied.tensors[UP] + k})
+        for k, name in enumerate("ab")
+    ]
     (tmp_path / "t.txt").write_text("One is odd and two is even. " * 200)
-    for path in (files := [folder / "model.safetensors" for folder in folders]): os.utime(path, ns=(10**18, 10**18))
-    while time.time_ns() - max(path.stat().st_ctime_ns for path in files) < 1.1e9: time.sleep(.1)  # a file that was just written is hashed each time
+    for path in (files := [folder / "model.safetensors" for folder in folders]):
+        os.utime(path, ns=(10**18, 10**18))
+    while time.time_ns() - max(path.stat().st_ctime_ns for path in files) < 1.1e9:
+        time.sleep(0.1)  # a file that was just written is hashed each time
     read, real = [], hashlib.file_digest
-    monkeypatch.setattr(hashlib, "file_digest", lambda file, kind: (read.append(Path(file.name)), real(file, kind))[1])
-    shell("compare", *folders, "--text", tmp_path / "t.txt", "--max-length", 64, "--device", "cpu", "--out", tmp_path / "r")
+    monkeypatch.setattr(
+        hashlib,
+        "file_digest",
+        lambda file, kind: (read.append(Path(file.name)), real(file, kind))[1],
+    )
+    shell(
+        "compare",
+        *folders,
+        "--text",
+        tmp_path / "t.txt",
+        "--max-length",
+        64,
+        "--device",
+        "cpu",
+        "--out",
+        tmp_path / "r",
+    )
     assert sorted(path for path in read if path.suffix == ".safetensors") == files
     before = find_checkpoint(folders[0]).weights_digest
     data = files[0].read_bytes()
@@ -250,50 +488,114 @@ def test_a_file_is_hashed_once_as_long_as_it_stays(copied, tmp_path, monkeypatch
 def test_an_edit_that_can_only_lose_is_recognised(copied):
     "Rounded rows, rounded groups, zeroed elements; not a training step, not one tensor among them that was trained."
     rng = np.random.default_rng(3)
+
     def rounded(x, bits, size=None):
         rows = x.astype("f4").reshape(-1, size or x.shape[-1])
         step = np.abs(rows).max(1, keepdims=True) / (2 ** (bits - 1) - 1)
         return (np.round(rows / step) * step).reshape(x.shape).astype(x.dtype)
+
     import torch
-    matrices = [name for name, x in copied.tensors.items() if x.ndim == 2 and "proj" in name and x.shape[1] % 32 == 0]
-    def edit_of(change, names=matrices): return compare_weights(BASE, copied(f"m{rng.integers(1 << 40)}", copied.tensors | {
-        name: torch.from_numpy(change(copied.tensors[name].numpy())) for name in names})).edit
-    assert edit_of(lambda x: rounded(x, 8)) == edit_of(lambda x: rounded(x, 4, 32)) == "quantised"
-    assert edit_of(lambda x: np.where(np.abs(x) < .02, 0, x).astype(x.dtype)) == "pruned"
+
+    matrices = [
+        name
+        for name, x in copied.tensors.items()
+        if x.ndim == 2 and "proj" in name and x.shape[1] % 32 == 0
+    ]
+
+    def edit_of(change, names=matrices):
+        return compare_weights(
+            BASE,
+            copied(
+                f"m{rng.integers(1 << 40)}",
+                copied.tensors
+                | {
+                    name: torch.from_numpy(change(copied.tensors[name].numpy()))
+                    for name in names
+                },
+            ),
+        ).edit
+
+    assert (
+        edit_of(lambda x: rounded(x, 8)) == edit_of(lambda x: rounded(x, 4, 32)) == "quantised"
+    )
+    assert edit_of(lambda x: np.where(np.abs(x) < 0.02, 0, x).astype(x.dtype)) == "pruned"
     trained = lambda x: (x + rng.normal(0, 1e-3, x.shape)).astype(x.dtype)
-    assert edit_of(trained) == "" and edit_of(lambda x: rounded(x, 8) if x.shape[0] < 65 else trained(x)) == ""
+    assert (
+        edit_of(trained) == ""
+        and edit_of(lambda x: rounded(x, 8) if x.shape[0] < 65 else trained(x)) == ""
+    )
 
 
 @pytest.mark.parametrize("kind", ["safetensors", "gguf"])
-def test_weights_of_large_models_are_compared_only_beside_much_scoring(kind, tmp_path, copied, monkeypatch):
+def test_weights_of_large_models_are_compared_only_beside_much_scoring(
+    kind, tmp_path, copied, monkeypatch
+):
     """Sizes decide, no clock: small models are compared; large ones where a tenth of the scoring suffices; else no tensor is read, which one line says and names the command
     that lists them. Equal weights are found all the same, the report verifies, and `diff` compares as before."""
     from invar_nb.shell import arms as arms_page
+
     moved = copied("moved", {k: x * 1.01 for k, x in copied.tensors.items()})
     text = tmp_path / "text.jsonl"
-    text.write_text("".join(json.dumps({"text": f"{k} once upon a time, there were {k} small words. " * 4}) + "\n" for k in range(12)))
+    text.write_text(
+        "".join(
+            json.dumps({"text": f"{k} once upon a time, there were {k} small words. " * 4})
+            + "\n"
+            for k in range(12)
+        )
+    )
     base, other = BASE, moved
     if kind == "gguf":
-        base, other = (write_gguf(folder, tmp_path / f"{name}.gguf", "Q8_0") for name, folder in (("base", BASE), ("moved", moved)))
+        base, other = (
+            write_gguf(folder, tmp_path / f"{name}.gguf", "Q8_0")
+            for name, folder in (("base", BASE), ("moved", moved))
+        )
     length = text.stat().st_size / 4
-    weights_of = lambda *more: arms_page.find_weights({"baseline": str(base), "candidate": str(other)}, Scoring(text=[str(text)], device="cpu", **dict(more)), quiet=True)["candidate"]
-    assert weights_of()["state"] == "different" and weights_of()["tensors_changed"] > 0  # small
+    weights_of = lambda *more: arms_page.find_weights(
+        {"baseline": str(base), "candidate": str(other)},
+        Scoring(text=[str(text)], device="cpu", **dict(more)),
+        quiet=True,
+    )["candidate"]
+    assert (
+        weights_of()["state"] == "different" and weights_of()["tensors_changed"] > 0
+    )  # small
     monkeypatch.setattr(arms_page, "ALWAYS_COMPARED", 1000)
     fewest = length / (arms_page.PACKED if kind == "gguf" else 1)
     monkeypatch.setattr(arms_page, "FEWEST_TOKENS", fewest)
     assert weights_of()["state"] == "different"
-    assert weights_of(("windows", "first:1"), ("max_length", 32))["state"] == "unknown"  # few windows of a long text
+    assert (
+        weights_of(("windows", "first:1"), ("max_length", 32))["state"] == "unknown"
+    )  # few windows of a long text
     monkeypatch.setattr(arms_page, "FEWEST_TOKENS", fewest * 1.01)
-    monkeypatch.setattr(weights_page, "compare_tensors", lambda *_: pytest.fail("tensors were compared"))
+    monkeypatch.setattr(
+        weights_page, "compare_tensors", lambda *_: pytest.fail("tensors were compared")
+    )
     d = weights_of()
-    assert d["state"] == "unknown" and d["tensors_changed"] is None and d["digests"]["baseline"] != d["digests"]["candidate"]
-    line = "over a tenth of the scoring, so `invar-nb diff " + f"{Path(base).name} {Path(other).name}` lists what changed"
+    assert (
+        d["state"] == "unknown"
+        and d["tensors_changed"] is None
+        and d["digests"]["baseline"] != d["digests"]["candidate"]
+    )
+    line = (
+        "over a tenth of the scoring, so `invar-nb diff "
+        + f"{Path(base).name} {Path(other).name}` lists what changed"
+    )
     assert line in d["sentence"] and "\n" not in d["sentence"]
-    same = arms_page.find_weights({"baseline": str(base), "candidate": str(base)}, Scoring(text=[str(text)], device="cpu"), quiet=True)["candidate"]
+    same = arms_page.find_weights(
+        {"baseline": str(base), "candidate": str(base)},
+        Scoring(text=[str(text)], device="cpu"),
+        quiet=True,
+    )["candidate"]
     assert same["state"] == "identical"
     if kind == "safetensors":
-        code, out, err = shell("compare", base, other, "--text", text, "--max-length", 64, "--out", tmp_path / "r")
-        assert code in (0, 1) and "their tensors were not compared. invar-nb diff BASELINE CANDIDATE lists" in (tmp_path / "r/report.md").read_text() and line in err, (code, out, err)
+        code, out, err = shell(
+            "compare", base, other, "--text", text, "--max-length", 64, "--out", tmp_path / "r"
+        )
+        assert (
+            code in (0, 1)
+            and "their tensors were not compared. invar-nb diff BASELINE CANDIDATE lists"
+            in (tmp_path / "r/report.md").read_text()
+            and line in err
+        ), (code, out, err)
         assert invar_nb.verify(tmp_path / "r")
     monkeypatch.setattr(weights_page, "compare_tensors", COMPARE_TENSORS)
     assert compare_weights(base, other).state == "different"
@@ -304,6 +606,7 @@ def test_weights_of_large_models_are_compared_only_beside_much_scoring(kind, tmp
 def test_scoring_on_a_gpu_buys_less_comparing(monkeypatch):
     "The same text on a device that scores a hundred times faster."
     from invar_nb.shell import arms as arms_page
+
     monkeypatch.setattr(arms_page, "ALWAYS_COMPARED", 1000)
     monkeypatch.setattr(arms_page, "tokens_to_score", lambda o: 10 * arms_page.FEWEST_TOKENS)
     both = [find_checkpoint(BASE)] * 2
@@ -318,7 +621,9 @@ def stored_tensor(path, values, kind):
 
     data = np.asarray(values, {"F16": "<f2", "F32": "<f4"}[kind])
     path.write_bytes(data.tobytes())
-    return Stored(name="x", kind=kind, shape=data.shape, path=path, offset=0, n_bytes=data.nbytes)
+    return Stored(
+        name="x", kind=kind, shape=data.shape, path=path, offset=0, n_bytes=data.nbytes
+    )
 
 
 @pytest.mark.parametrize("place", [None, 0, 9_999])
@@ -360,7 +665,10 @@ def test_two_nans_are_equal_and_one_is_not(tmp_path):
 
 
 def test_a_word_that_differs_is_named_and_equal_vocabularies_are_not(tmp_path):
-    made = {kind: read_gguf(write_gguf(BASE, tmp_path / f"{kind}.gguf", kind)) for kind in ("F16", "Q8_0")}
+    made = {
+        kind: read_gguf(write_gguf(BASE, tmp_path / f"{kind}.gguf", kind))
+        for kind in ("F16", "Q8_0")
+    }
     assert weights_page.compare_settings(*made.values()) == []
     other = dict(made["Q8_0"].metadata)
     other["tokenizer.ggml.tokens"] = [*other["tokenizer.ggml.tokens"][:-1], "new"]

@@ -1,19 +1,68 @@
 "A user's file: the names that other programs call, as a type checker sees them."
+
 from pathlib import Path
 
 import numpy as np
 
 import invar_nb
 from invar_nb import (
-    HIGHER, LINEAR, METRICS, ContractError, Difference, Evaluator, Interval, Metric, MetricSpec, Pair, PairingError,
-    Predictions, Report, Row, Rules, RunsArm, Study, UnitTotals, UsageError, WindowLosses, bootstrap_interval, brier_score,
-    compare, compare_models, compare_weights, effective_sample_size, evaluate, holm, jackknife_interval, judge_runs,
-    load_model, mcnemar, n_for_power, paired_t_test, pair, pair_arrays, pass_at_k, perplexity, plan_windows,
-    read_losses, read_predictions, read_runs, register_metric, score_text, study, sum_pair, totals_difference, verify,
-    weighted_mean, wilson_interval, write_losses)
+    HIGHER,
+    LINEAR,
+    METRICS,
+    ContractError,
+    Difference,
+    Evaluator,
+    Interval,
+    Metric,
+    MetricSpec,
+    Pair,
+    PairingError,
+    Predictions,
+    Report,
+    Row,
+    Rules,
+    RunsArm,
+    Study,
+    UnitTotals,
+    UsageError,
+    WindowLosses,
+    bootstrap_interval,
+    brier_score,
+    compare,
+    compare_models,
+    compare_weights,
+    effective_sample_size,
+    evaluate,
+    holm,
+    jackknife_interval,
+    judge_runs,
+    load_model,
+    mcnemar,
+    n_for_power,
+    pair,
+    pair_arrays,
+    paired_t_test,
+    pass_at_k,
+    perplexity,
+    plan_windows,
+    read_losses,
+    read_predictions,
+    read_runs,
+    register_metric,
+    score_text,
+    study,
+    sum_pair,
+    totals_difference,
+    verify,
+    weighted_mean,
+    wilson_interval,
+    write_losses,
+)
 
 before, tokens = np.linspace(2.5, 3.5, 60), np.full(60, 256)
-both: Pair = pair_arrays(before, before + 0.001, tokens, document_ids=[f"d{k // 3}" for k in range(60)])
+both: Pair = pair_arrays(
+    before, before + 0.001, tokens, document_ids=[f"d{k // 3}" for k in range(60)]
+)
 both = pair_arrays(before.tolist(), before.tolist(), tokens.tolist())
 result: Study = compare(both, margin=0.02, level=0.95, by=None)
 from_arrays: Study = compare(before, before.tolist(), score="f1", margin=0.01)
@@ -38,7 +87,8 @@ for one in result.rows:
     value = one.value
     claim: str | None = one.claim
     candidate_name: str = one.key.candidate
-    if isinstance(value, Difference): change: float = value.delta
+    if isinstance(value, Difference):
+        change: float = value.delta
 chosen: list[Row] = list(result.select(candidate="int8", metric="perplexity"))
 report: Report = result.report()
 code: int = report.exit_code
@@ -51,21 +101,29 @@ axes = result.plot()
 result.plot(ax=axes)
 print(report.to_frame(), interval.plot(), result.row.to_frame(), frame[["change"]])
 
-a = WindowLosses.from_arrays(["w0", "w1"], [3, 4], [1.0, 2.0], model="a", document_ids=["d", "d"])
+a = WindowLosses.from_arrays(
+    ["w0", "w1"], [3, 4], [1.0, 2.0], model="a", document_ids=["d", "d"]
+)
 b = WindowLosses.from_arrays(["w0", "w1"], np.array([3, 4]), np.array([1.0, 2.0]), model="b")
 matched: Pair = pair(a, b)
 write_losses(a, "a.jsonl")
 c: WindowLosses = read_losses("a.jsonl")
 losses: np.ndarray = c.log_loss
 names = c.window_ids
-sweep: Study = study({("baseline", ""): a, ("int8", ""): b}, Rules(margin=0.02, deciding=("int8",)))
+sweep: Study = study(
+    {("baseline", ""): a, ("int8", ""): b}, Rules(margin=0.02, deciding=("int8",))
+)
 by_name: Study = study({"baseline": a, "int8": b}, Rules(margin={"perplexity": 0.02}))
 alone: Study = evaluate(a)
-models: Study = compare_models("base", ["int8", "int4"], text="docs.jsonl", rules=Rules(margin=0.02), max_length=256)
+models: Study = compare_models(
+    "base", ["int8", "int4"], text="docs.jsonl", rules=Rules(margin=0.02), max_length=256
+)
 one_model: Study = compare_models("base", {"mine": "int8"}, questions=Path("arc.jsonl"))
 made: Interval = jackknife_interval(before, tokens, units="serial", level=0.95)
 drawn: Interval = bootstrap_interval(before, tokens, method="bca", seed=1)
-metric: Metric = register_metric(Metric(name="seconds", unit="s", better="lower", scale="linear", margin=0.1))
+metric: Metric = register_metric(
+    Metric(name="seconds", unit="s", better="lower", scale="linear", margin=0.1)
+)
 known: list[str] = list(METRICS)
 totals: UnitTotals = sum_pair(both, "perplexity")
 totals = totals + totals

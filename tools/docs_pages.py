@@ -1,5 +1,6 @@
 """What nbdev's documentation needs beside its own processors; `procs` in settings.ini names it, for `nbdev_proc_nbs`, `nbdev_docs` and
 tools/build_site.py alike. The editable install puts the root of the clone on the path (setup.py), so that nbdev finds it."""
+
 import re
 
 SHOWN = {"export", "exports", "exporti", "default_exp"}
@@ -12,21 +13,31 @@ class Pages:
 
     def __init__(self, nb):
         from execnb.nbio import mk_cell
+
         self.module = ""
         for cell in nb.cells:
-            if cell.cell_type != "code": continue
-            self.module = "/".join(".".join(cell.directives_.get("default_exp", ())).split(".")) or self.module
-            if not SHOWN & cell.directives_.keys() and "show_doc" not in cell.source: cell.directives_["eval:"] = ["false"]
+            if cell.cell_type != "code":
+                continue
+            self.module = (
+                "/".join(".".join(cell.directives_.get("default_exp", ())).split("."))
+                or self.module
+            )
+            if not SHOWN & cell.directives_.keys() and "show_doc" not in cell.source:
+                cell.directives_["eval:"] = ["false"]
         lead = re.match(r"(# [^\n]+\n+(?:> [^\n]+\n?)+)(.*)", nb.cells[0].source, re.S)
         if lead and lead[2].strip():
             nb.cells[0].source = lead[1].strip()
             nb.cells.insert(1, mk_cell(lead[2].strip(), "markdown"))
 
     def __call__(self, cell):
-        if cell.cell_type == "markdown": cell.source = plain_links(cell.source, self.module)
+        if cell.cell_type == "markdown":
+            cell.source = plain_links(cell.source, self.module)
         for output in cell.get("outputs", ()):
             data = output.get("data", {})
-            if "text/markdown" in data: data["text/markdown"] = plain_links("".join(data["text/markdown"]), self.module)
+            if "text/markdown" in data:
+                data["text/markdown"] = plain_links(
+                    "".join(data["text/markdown"]), self.module
+                )
 
 
 def plain_links(text, module=""):
@@ -39,6 +50,12 @@ def is_meant(name, target, module):
     "A public name, a command, a name of the page itself, and whatever nobody writes by chance. `raw` is a column, and `release` a profile."
     import invar_nb
     from invar_nb.shell.cli import app
+
     commands = {command.name for command in app.registered_commands}
     by_chance = name.islower() and "_" not in name
-    return name in invar_nb.__all__ or target == module or not by_chance or (target == "shell/cli" and name in commands)
+    return (
+        name in invar_nb.__all__
+        or target == module
+        or not by_chance
+        or (target == "shell/cli" and name in commands)
+    )

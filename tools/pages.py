@@ -1,9 +1,18 @@
 """The pages of the house: find them, run them in a fresh kernel, read what they show, export them.
 
-    python tools/pages.py room 04_bootstrap      export one page, run it, run it again on the installed module
-    python tools/pages.py fresh [NAME...]  run pages in place, store the outputs, clean, export
+python tools/pages.py room 04_bootstrap      export one page, run it, run it again on the installed module
+python tools/pages.py fresh [NAME...]  run pages in place, store the outputs, clean, export
 """
-import argparse, atexit, os, re, shutil, subprocess, sys, tempfile, time
+
+import argparse
+import atexit
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import zip_longest
@@ -14,9 +23,27 @@ os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp()  # what tests score is not thi
 atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 root = Path(__file__).resolve().parent.parent
 nbs, lib = root / "nbs", root / "invar_nb"
-LAYERS = ("foundations", "statistics", "arms", "metrics", "comparison", "files", "models", "experiments", "report",
-          "shell", "testing")   # imports go down
-TORCH_LAYERS = ("models", "report", "shell", "tutorials", "guides", "")     # the other layers never need torch
+LAYERS = (
+    "foundations",
+    "statistics",
+    "arms",
+    "metrics",
+    "comparison",
+    "files",
+    "models",
+    "experiments",
+    "report",
+    "shell",
+    "testing",
+)  # imports go down
+TORCH_LAYERS = (
+    "models",
+    "report",
+    "shell",
+    "tutorials",
+    "guides",
+    "",
+)  # the other layers never need torch
 DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*\|[ \t]*(\w+):?[ \t]*(.*)$", re.M)
 
 
@@ -30,9 +57,15 @@ class PageError(AssertionError):
 
 def pages():
     "Every notebook of the project, in reading order."
-    found = [f for f in nbs.rglob("*.ipynb") if not any(p[0] in "._" for p in f.relative_to(nbs).parts)]
+    found = [
+        f
+        for f in nbs.rglob("*.ipynb")
+        if not any(p[0] in "._" for p in f.relative_to(nbs).parts)
+    ]
     order = {layer: i for i, layer in enumerate(LAYERS)}
-    return sorted(found, key=lambda f: (order.get(f.parent.name, -1 if f.stem == "index" else 9), f.name))
+    return sorted(
+        found, key=lambda f: (order.get(f.parent.name, -1 if f.stem == "index" else 9), f.name)
+    )
 
 
 def rooms():
@@ -46,16 +79,23 @@ def page_id(path):
 
 def read(path):
     import nbformat
+
     return nbformat.read(path, 4)
 
 
 def directives(cell):
-    return {k: v.strip() for k, v in DIRECTIVE.findall(cell.source)} if cell.cell_type == "code" else {}
+    return (
+        {k: v.strip() for k, v in DIRECTIVE.findall(cell.source)}
+        if cell.cell_type == "code"
+        else {}
+    )
 
 
 def exported_module(nb):
     "The dotted name after `#| default_exp`, or None."
-    return next((d["default_exp"] for c in nb.cells if (d := directives(c)).get("default_exp")), None)
+    return next(
+        (d["default_exp"] for c in nb.cells if (d := directives(c)).get("default_exp")), None
+    )
 
 
 def skipped(cell, slow=False):
@@ -74,8 +114,10 @@ def as_installed(nb):
     module = exported_module(nb)
     for c in nb.cells:
         d = directives(c)
-        if "default_exp" in d: c.source = _INSTALLED.format(module=module)
-        elif d.keys() & {"export", "exports", "exporti"}: c.source = ""
+        if "default_exp" in d:
+            c.source = _INSTALLED.format(module=module)
+        elif d.keys() & {"export", "exports", "exporti"}:
+            c.source = ""
     return nb
 
 
@@ -92,11 +134,24 @@ def account():
 def environment():
     "What a page may see: one core, a non-interactive backend, no model hub, and (from tests/offline) no network and nothing of the account."
     env = dict(os.environ, XDG_STATE_HOME=account(), INVAR_NB_ACCOUNT=account())
-    env.update(MPLBACKEND="module://matplotlib_inline.backend_inline", HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TQDM_DISABLE="1",
-               OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false",
-               PYDEVD_DISABLE_FILE_VALIDATION="1", PYTHONHASHSEED="0", COLUMNS="100", NO_COLOR="1")
+    env.update(
+        MPLBACKEND="module://matplotlib_inline.backend_inline",
+        HF_HUB_OFFLINE="1",
+        TRANSFORMERS_OFFLINE="1",
+        TQDM_DISABLE="1",
+        OMP_NUM_THREADS="1",
+        OPENBLAS_NUM_THREADS="1",
+        MKL_NUM_THREADS="1",
+        TOKENIZERS_PARALLELISM="false",
+        PYDEVD_DISABLE_FILE_VALIDATION="1",
+        PYTHONHASHSEED="0",
+        COLUMNS="100",
+        NO_COLOR="1",
+    )
     env.pop("FORCE_COLOR", None)
-    env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root / "tests" / "offline"), env.get("PYTHONPATH")]))
+    env["PYTHONPATH"] = os.pathsep.join(
+        filter(None, [str(root / "tests" / "offline"), env.get("PYTHONPATH")])
+    )
     return env
 
 
@@ -104,9 +159,17 @@ def environment():
 def warm_server():
     "The process that forks kernels, and its address; it ends with this one."
     address = os.path.join(tempfile.mkdtemp(prefix="warm-"), "s")
-    server = subprocess.Popen([sys.executable, root / "tools/warm.py", "serve", address], env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    atexit.register(lambda: (server.stdin.close(), server.wait(), shutil.rmtree(os.path.dirname(address))))
-    if server.stdout.readline() != b"ready\n": raise RuntimeError("pages: tools/warm.py did not start; its message is above")
+    server = subprocess.Popen(
+        [sys.executable, root / "tools/warm.py", "serve", address],
+        env=environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    atexit.register(
+        lambda: (server.stdin.close(), server.wait(), shutil.rmtree(os.path.dirname(address)))
+    )
+    if server.stdout.readline() != b"ready\n":
+        raise RuntimeError("pages: tools/warm.py did not start; its message is above")
     return address
 
 
@@ -115,14 +178,17 @@ async def ready(client, timeout):
     from queue import Empty
 
     async def answered(get, sent, seconds):
-        while (await get(timeout=seconds))["parent_header"].get("msg_id") != sent: pass
+        while (await get(timeout=seconds))["parent_header"].get("msg_id") != sent:
+            pass
+
     until = time.monotonic() + (timeout or 60)
     while time.monotonic() < until and await client._async_is_alive():
         sent = client.kernel_info()
         try:
             await answered(client.get_shell_msg, sent, 1)
             return await answered(client.get_iopub_msg, sent, 0.05)
-        except Empty: pass                        # it is being started, or is not yet heard
+        except Empty:
+            pass  # it is being started, or is not yet heard
     raise RuntimeError("the kernel ended before it answered, or did not answer")
 
 
@@ -137,36 +203,75 @@ def run(path, installed=False, slow=False, timeout=900, warm=False):
 
     class Warm(AsyncKernelManager):
         def format_kernel_cmd(self, extra_arguments=None):
-            return [sys.executable, "-S", "-E", str(root / "tools/warm.py"), "kernel", warm_server(), self.connection_file]
+            return [
+                sys.executable,
+                "-S",
+                "-E",
+                str(root / "tools/warm.py"),
+                "kernel",
+                warm_server(),
+                self.connection_file,
+            ]
 
         def client(self, **more):
             made = super().client(**more)
             made.wait_for_ready = lambda timeout=None: ready(made, timeout)
             return made
 
-        async def _async_wait(self, pollinterval=0.1): await super()._async_wait(0.01)
+        async def _async_wait(self, pollinterval=0.1):
+            await super()._async_wait(0.01)
+
     whole = read(path)
-    if installed: as_installed(whole)
-    ran = nbformat.v4.new_notebook(cells=[c for c in whole.cells if not skipped(c, slow)], metadata=whole.metadata)
-    if not any(c.cell_type == "code" for c in ran.cells): return whole, 0.0
+    if installed:
+        as_installed(whole)
+    ran = nbformat.v4.new_notebook(
+        cells=[c for c in whole.cells if not skipped(c, slow)], metadata=whole.metadata
+    )
+    if not any(c.cell_type == "code" for c in ran.cells):
+        return whole, 0.0
     for c in ran.cells:
-        if c.cell_type == "code": c.outputs, c.execution_count = [], None
+        if c.cell_type == "code":
+            c.outputs, c.execution_count = [], None
     began = time.perf_counter()
-    with tempfile.TemporaryDirectory(prefix="page-") as sockets:      # the kernel is talked to over sockets in here: no port is opened
-        ipc = Config() if os.name == "nt" else Config(KernelManager=dict(transport="ipc", ip=f"{sockets}/k"))
-        client = NotebookClient(ran, timeout=timeout, kernel_name="python3", resources={"metadata": {"path": str(path.parent)}}, config=ipc,
-                                kernel_manager_class=Warm if warm else AsyncKernelManager, coalesce_streams=True)  # else the pipe's moods decide into how many pieces a text is stored
-        try: client.execute(env=environment())
+    with tempfile.TemporaryDirectory(
+        prefix="page-"
+    ) as sockets:  # the kernel is talked to over sockets in here: no port is opened
+        ipc = (
+            Config()
+            if os.name == "nt"
+            else Config(KernelManager=dict(transport="ipc", ip=f"{sockets}/k"))
+        )
+        client = NotebookClient(
+            ran,
+            timeout=timeout,
+            kernel_name="python3",
+            resources={"metadata": {"path": str(path.parent)}},
+            config=ipc,
+            kernel_manager_class=Warm if warm else AsyncKernelManager,
+            coalesce_streams=True,
+        )  # else the pipe's moods decide into how many pieces a text is stored
+        try:
+            client.execute(env=environment())
         except CellExecutionError as e:
             text = re.sub(r"\x1b\[[0-9;]*m", "", str(e))
-            shown = "".join(str(out.get("text", "")) for c in ran.cells for out in c.get("outputs", ()))  # a command says it, and a later cell fails
-            missing = re.search(r"No module named '(torch|transformers|safetensors|tokenizers|gguf|tqdm)\b|models need torch", text + shown)
-            raise PageError(f"{page_id(path)}{' on the installed module' if installed else ''} stopped:\n{text[-4000:]}", bool(missing)) from None
+            shown = "".join(
+                str(out.get("text", "")) for c in ran.cells for out in c.get("outputs", ())
+            )  # a command says it, and a later cell fails
+            missing = re.search(
+                r"No module named '(torch|transformers|safetensors|tokenizers|gguf|tqdm)\b|models need torch",
+                text + shown,
+            )
+            raise PageError(
+                f"{page_id(path)}{' on the installed module' if installed else ''} stopped:\n{text[-4000:]}",
+                bool(missing),
+            ) from None
     return whole, time.perf_counter() - began
 
 
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
-_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?!\w|\.\d)")  # also before the stop of a sentence, not in 2.13.0
+_NUMBER = re.compile(
+    r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?!\w|\.\d)"
+)  # also before the stop of a sentence, not in 2.13.0
 
 
 def _settle(match):
@@ -174,8 +279,10 @@ def _settle(match):
     and rounding dust (below 1e-12, not zero digits of a longer text) reads as ~0."""
     s = match[0]
     digits = re.sub(r"e.*|[-.]", "", s).lstrip("0")
-    if not re.search(r"[.e]", s): return s
-    if 0 < abs(float(s)) < 1e-12 or (float(s) == 0 and "e" in s): return "~0"
+    if not re.search(r"[.e]", s):
+        return s
+    if 0 < abs(float(s)) < 1e-12 or (float(s) == 0 and "e" in s):
+        return "~0"
     return f"{float(s):.11e}" if len(digits) > 12 else s
 
 
@@ -183,18 +290,37 @@ def shown(nb):
     "The text a reader sees under each code cell: [(cell index, text)]; of images, our own drawings count in full, pixels by their presence only."
     out = []
     for i, c in enumerate(nb.cells):
-        if c.cell_type != "code": continue
+        if c.cell_type != "code":
+            continue
         parts, stream = [], {}
         for o in c.outputs:
-            if o.output_type == "stream": stream[o.name] = stream.get(o.name, "") + o.text
-            elif o.output_type == "error": parts.append(f"{o.ename}: {o.evalue}")
+            if o.output_type == "stream":
+                stream[o.name] = stream.get(o.name, "") + o.text
+            elif o.output_type == "error":
+                parts.append(f"{o.ename}: {o.evalue}")
             else:
                 data = o.data
                 images = sorted(k for k in data if k.startswith("image/"))
-                text = data.get("image/svg+xml") or data.get("text/markdown") or data.get("text/html") or data.get("text/plain") or ""
+                text = (
+                    data.get("image/svg+xml")
+                    or data.get("text/markdown")
+                    or data.get("text/html")
+                    or data.get("text/plain")
+                    or ""
+                )
                 parts.append(f"<{', '.join(images)}>" if "image/png" in images else text)
-        whole = "\n".join([*(f"[{k}] {v}" if k == "stderr" else v for k, v in sorted(stream.items(), reverse=True)), *parts])
-        whole = _NUMBER.sub(_settle, _ADDRESS.sub("0x...", re.sub(r"\x1b\[[0-9;]*m", "", whole)))
+        whole = "\n".join(
+            [
+                *(
+                    f"[{k}] {v}" if k == "stderr" else v
+                    for k, v in sorted(stream.items(), reverse=True)
+                ),
+                *parts,
+            ]
+        )
+        whole = _NUMBER.sub(
+            _settle, _ADDRESS.sub("0x...", re.sub(r"\x1b\[[0-9;]*m", "", whole))
+        )
         out.append((i, "\n".join(line.rstrip() for line in whole.strip().split("\n"))))
     return out
 
@@ -203,8 +329,13 @@ def differences(stored, fresh):
     "Cells whose stored text is not what the fresh run shows, as readable lines."
     lines = []
     for (i, old), (_, new) in zip(shown(stored), shown(fresh), strict=True):
-        if old == new: continue
-        a, b = next(pair for pair in zip_longest(old.split("\n"), new.split("\n"), fillvalue="") if pair[0] != pair[1])
+        if old == new:
+            continue
+        a, b = next(
+            pair
+            for pair in zip_longest(old.split("\n"), new.split("\n"), fillvalue="")
+            if pair[0] != pair[1]
+        )
         lines.append(f"cell {i}: stored  {a[:300]!r}\n        fresh   {b[:300]!r}")
     return lines
 
@@ -213,20 +344,27 @@ def export(paths, lib_path, index=False):
     "nbdev's own export of the given pages into `lib_path`."
     from nbdev.doclinks import _build_modidx
     from nbdev.export import nb_export
-    for p in paths: nb_export(p, lib_path=Path(lib_path))
-    if index: _build_modidx(Path(lib_path))
+
+    for p in paths:
+        nb_export(p, lib_path=Path(lib_path))
+    if index:
+        _build_modidx(Path(lib_path))
 
 
 def clean(path):
     from nbdev.clean import nbdev_clean
+
     nbdev_clean(str(path))
 
 
 def store(path, slow=False):
     "Run a page in place and keep its outputs, cleaned; cells marked slow keep the outputs they have unless asked for."
     import nbformat
+
     nb, seconds = run(path, slow=slow)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".", suffix=".ipynb", delete=False, encoding="utf-8") as f:
+    with tempfile.NamedTemporaryFile(
+        "w", dir=path.parent, prefix=".", suffix=".ipynb", delete=False, encoding="utf-8"
+    ) as f:
         nbformat.write(nb, f)
     os.chmod(f.name, 0o644)
     os.replace(f.name, path)
@@ -239,7 +377,9 @@ def find(name):
     name = name.removesuffix(".ipynb")
     hits = [p for p in pages() if name in (page_id(p), p.stem, re.sub(r"^\d+_", "", p.stem))]
     if len(hits) != 1:
-        sys.exit(f"pages: no page is called {name!r}. There are: {', '.join(page_id(p) for p in pages())}")
+        sys.exit(
+            f"pages: no page is called {name!r}. There are: {', '.join(page_id(p) for p in pages())}"
+        )
     return hits[0]
 
 
@@ -254,13 +394,28 @@ def room(name):
         fresh, seconds = run(path)
         print(f"{page_id(path)}: ran in a fresh kernel, {seconds:.1f} s", flush=True)
         if exported_module(stored):
-            print(f"{page_id(path)}: ran on the installed module, {run(path, installed=True)[1]:.1f} s", flush=True)
+            print(
+                f"{page_id(path)}: ran on the installed module, {run(path, installed=True)[1]:.1f} s",
+                flush=True,
+            )
     except PageError as e:
         print(e, file=sys.stderr)
         return 1
     stale = differences(stored, fresh)
-    if stale: print("\n".join(["stored outputs are not what a fresh run gives (make fresh R=" + path.stem + " stores them):", *stale]))
-    print(f"{page_id(path)}: {'STALE OUTPUTS' if stale else 'ok'} in {time.perf_counter() - began:.1f} s")
+    if stale:
+        print(
+            "\n".join(
+                [
+                    "stored outputs are not what a fresh run gives (make fresh R="
+                    + path.stem
+                    + " stores them):",
+                    *stale,
+                ]
+            )
+        )
+    print(
+        f"{page_id(path)}: {'STALE OUTPUTS' if stale else 'ok'} in {time.perf_counter() - began:.1f} s"
+    )
     return int(bool(stale))
 
 
@@ -269,8 +424,11 @@ def fresh(names, workers, slow=False):
     rc = 0
 
     def one(path):
-        try: return path, store(path, slow), None
-        except PageError as e: return path, 0.0, e
+        try:
+            return path, store(path, slow), None
+        except PageError as e:
+            return path, 0.0, e
+
     with ThreadPoolExecutor(workers) as pool:
         for path, seconds, error in pool.map(one, chosen):
             rc |= bool(error)
@@ -289,10 +447,14 @@ def main(argv=None):
     f.add_argument("--workers", type=int, default=2)
     f.add_argument("--slow", action="store_true", help="run the cells marked slow too")
     a = p.parse_args(argv)
-    if a.what == "list": print("\n".join(page_id(q) for q in pages()))
-    if a.what == "room": return room(a.name)
-    if a.what == "fresh": return fresh(a.names, a.workers, a.slow)
+    if a.what == "list":
+        print("\n".join(page_id(q) for q in pages()))
+    if a.what == "room":
+        return room(a.name)
+    if a.what == "fresh":
+        return fresh(a.names, a.workers, a.slow)
     return 0
 
 
-if __name__ == "__main__": sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,9 +1,15 @@
 """What other processors would compute, on this one: the kernels that NumPy, OpenBLAS, PyTorch, MKL and oneDNN choose there are forced by their own variables.
 
-    python tools/processors.py         every set of kernels that computes otherwise than this processor's own: all pages, all tests that use NumPy or PyTorch
-    python tools/processors.py lowest  the lowest set: pages and tests marked `processor`
+python tools/processors.py         every set of kernels that computes otherwise than this processor's own: all pages, all tests that use NumPy or PyTorch
+python tools/processors.py lowest  the lowest set: pages and tests marked `processor`
 """
-import argparse, os, platform, re, subprocess, sys
+
+import argparse
+import os
+import platform
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 root = Path(__file__).resolve().parent.parent
@@ -22,26 +28,55 @@ print(hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in p
 
 def kernel_sets():
     "Name -> environment, the lowest last; NumPy is asked which of its own kernels it may be told to leave."
-    from numpy._core._multiarray_umath import __cpu_dispatch__ as dispatched, __cpu_features__ as features
+    from numpy._core._multiarray_umath import (
+        __cpu_dispatch__ as dispatched,
+    )
+    from numpy._core._multiarray_umath import (
+        __cpu_features__ as features,
+    )
+
     usable = [name for name in dispatched if features[name]]
     without = lambda names: {"NPY_DISABLE_CPU_FEATURES": " ".join(names)} if names else {}
     sets = {"own": {}}
     if platform.machine() not in ("x86_64", "AMD64"):
-        return sets | {"lowest": dict(ATEN_CPU_CAPABILITY="default", OPENBLAS_CORETYPE="ARMV8") | without(usable)}
+        return sets | {
+            "lowest": dict(ATEN_CPU_CAPABILITY="default", OPENBLAS_CORETYPE="ARMV8")
+            | without(usable)
+        }
     if features["AVX2"]:
-        sets["AVX2"] = dict(ATEN_CPU_CAPABILITY="avx2", MKL_ENABLE_INSTRUCTIONS="AVX2", MKL_CBWR="AVX2", ONEDNN_MAX_CPU_ISA="AVX2",
-                            OPENBLAS_CORETYPE="Haswell") | without([name for name in usable if re.match("X86_V4|AVX512", name)])
-    low = dict(ATEN_CPU_CAPABILITY="default", MKL_ENABLE_INSTRUCTIONS="SSE4_2", MKL_CBWR="COMPATIBLE", ONEDNN_MAX_CPU_ISA="SSE41") | without(usable)
-    return sets | {"SSE4": low | {"OPENBLAS_CORETYPE": "Nehalem"}, "SSE3": low | {"OPENBLAS_CORETYPE": "Prescott"}}
+        sets["AVX2"] = dict(
+            ATEN_CPU_CAPABILITY="avx2",
+            MKL_ENABLE_INSTRUCTIONS="AVX2",
+            MKL_CBWR="AVX2",
+            ONEDNN_MAX_CPU_ISA="AVX2",
+            OPENBLAS_CORETYPE="Haswell",
+        ) | without([name for name in usable if re.match("X86_V4|AVX512", name)])
+    low = dict(
+        ATEN_CPU_CAPABILITY="default",
+        MKL_ENABLE_INSTRUCTIONS="SSE4_2",
+        MKL_CBWR="COMPATIBLE",
+        ONEDNN_MAX_CPU_ISA="SSE41",
+    ) | without(usable)
+    return sets | {
+        "SSE4": low | {"OPENBLAS_CORETYPE": "Nehalem"},
+        "SSE3": low | {"OPENBLAS_CORETYPE": "Prescott"},
+    }
 
 
 def run(environment, *command, **more):
-    return subprocess.run([sys.executable, *map(str, command)], env={**os.environ, **environment}, cwd=root, **more)
+    return subprocess.run(
+        [sys.executable, *map(str, command)],
+        env={**os.environ, **environment},
+        cwd=root,
+        **more,
+    )
 
 
 def product(environment):
     "Digest of sums, products and exponentials under a set."
-    return run(environment, "-c", REFERENCE, check=True, capture_output=True, text=True).stdout.strip()
+    return run(
+        environment, "-c", REFERENCE, check=True, capture_output=True, text=True
+    ).stdout.strip()
 
 
 def distinct_sets(show=lambda line: None):
@@ -49,14 +84,21 @@ def distinct_sets(show=lambda line: None):
     kept, sets = {}, kernel_sets()
     for name, environment in sets.items():
         kept.setdefault(digest := product(environment), name)
-        show(f"processors: {name:6} {digest}" + (f", as {kept[digest]}" if kept[digest] != name else ""))
+        show(
+            f"processors: {name:6} {digest}"
+            + (f", as {kept[digest]}" if kept[digest] != name else "")
+        )
     show(f"processors: {len(kept)} of {len(sets)} kernel sets differ here")
     return {name: sets[name] for name in kept.values()}
 
 
 def float_tests():
     "The pages, and all test files that use NumPy or PyTorch."
-    return [path for path in sorted((root / "tests").glob("test_*.py")) if re.search(r"\bnumpy\b|torch", path.read_text(encoding="utf-8"))]
+    return [
+        path
+        for path in sorted((root / "tests").glob("test_*.py"))
+        if re.search(r"\bnumpy\b|torch", path.read_text(encoding="utf-8"))
+    ]
 
 
 def main(argv=None):
@@ -68,9 +110,16 @@ def main(argv=None):
     tests, failed = ["-m", "processor"] if a.what == "lowest" else float_tests(), []
     for name in list(sets)[-1:] if a.what == "lowest" else list(sets)[1:]:
         print(f"processors: {name}", flush=True)
-        if run(sets[name], "-m", "pytest", "-n", a.workers, "--dist", "worksteal", *tests).returncode: failed.append(name)
-    print(f"processors: {', '.join(failed)} failed" if failed else "processors: all the same", flush=True)
+        if run(
+            sets[name], "-m", "pytest", "-n", a.workers, "--dist", "worksteal", *tests
+        ).returncode:
+            failed.append(name)
+    print(
+        f"processors: {', '.join(failed)} failed" if failed else "processors: all the same",
+        flush=True,
+    )
     return int(bool(failed))
 
 
-if __name__ == "__main__": sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -9,7 +9,8 @@ __all__ = ['Count', 'Size', 'Line', 'natural_order', 'listed', 'as_name', 'each_
            'text_of_each', 'Translations']
 
 # %% ../../nbs/arms/00_arm.ipynb #c005
-import json, numbers
+import json
+import numbers
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
@@ -17,10 +18,18 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 import numpy as np
 
-from ..foundations.refuse import (ContractError, as_choice, as_counts, as_listed,
-                                         as_names,
-                                         as_vector, is_writable, lock, refuse,
-                                         refuse_misaligned)
+from invar_nb.foundations.refuse import (
+    ContractError,
+    as_choice,
+    as_counts,
+    as_listed,
+    as_names,
+    as_vector,
+    is_writable,
+    lock,
+    refuse,
+    refuse_misaligned,
+)
 from ..foundations.store import as_shape, canonical_json, digest
 from ..foundations.text_column import TextColumn, text_column
 
@@ -41,89 +50,132 @@ def listed(names: Iterable, most: int = 12) -> str:
 # %% ../../nbs/arms/00_arm.ipynb #c010
 def as_name(
     value: object,  # a label, an id, a value of a slice
-    what: str,      # what an error calls it
-    where: str,     # the function or the file
-    place: str,     # its row
+    what: str,  # what an error calls it
+    where: str,  # the function or the file
+    place: str,  # its row
 ) -> str:
     "Text as it is, whole numbers and booleans as JSON spells them."
     value = value.item() if isinstance(value, np.generic) else value
-    if isinstance(value, bool) and what != "id": return "true" if value else "false"
+    if isinstance(value, bool) and what != "id":
+        return "true" if value else "false"
     if isinstance(value, numbers.Integral) and not isinstance(value, bool):
         return str(int(value))
     if isinstance(value, str) and value:
-        if is_writable(value): return str.__str__(value)
-        refuse(where, f"{what} must be text that UTF-8 can write", f"{value!r} at {place}",
-               "Decode it with the right encoding")
+        if is_writable(value):
+            return str.__str__(value)
+        refuse(
+            where,
+            f"{what} must be text that UTF-8 can write",
+            f"{value!r} at {place}",
+            "Decode it with the right encoding",
+        )
     cure = "Fill it in; no row is skipped"
     if isinstance(value, float) and value == value:
         cure = "Write 3, not 3.0 (in pandas, .astype('Int64') first)"
-    if isinstance(value, (bool, list, tuple, Mapping)): cure = "Write one text or whole number"
+    if isinstance(value, (bool, list, tuple, Mapping)):
+        cure = "Write one text or whole number"
     refuse(where, f"{what} must be text or a whole number", f"{value!r} at {place}", cure)
 
 # %% ../../nbs/arms/00_arm.ipynb #k0000016
 def each_once(values, where: str, name: str, n=None, named=as_names) -> Sequence:
     "Names, or a refusal that gives both places of the first one that repeats."
     names = named(values, where=where, name=name, length=n)
-    if (found := text_column(names).first_repeat) is None: return names
+    if (found := text_column(names).first_repeat) is None:
+        return names
     first, again = found
-    refuse(where, f"{name} must be unique",
-           f"{names[again]!r} at index {first} and at {again}", "Give every item its own id")
+    refuse(
+        where,
+        f"{name} must be unique",
+        f"{names[again]!r} at index {first} and at {again}",
+        "Give every item its own id",
+    )
 
 
 def of_all_items(values, where: str, name: str, n: int, named=as_names) -> Sequence | None:
     "Names of what the items belong to: of all items, or of none."
-    if values is None: return None
-    try: return named(values, where=where, name=name, length=n)
+    if values is None:
+        return None
+    try:
+        return named(values, where=where, name=name, length=n)
     except ContractError:
         listed = values.tolist() if hasattr(values, "tolist") else values
         for gap, v in enumerate(listed if isinstance(listed, (list, tuple)) else ()):
             if v is None or v == "" or v != v:
-                refuse(where, f"{name} must be given for every item or for none",
-                       f"{v!r} at index {gap}", f"Fill it in, or leave {name} out")
+                refuse(
+                    where,
+                    f"{name} must be given for every item or for none",
+                    f"{v!r} at index {gap}",
+                    f"Fill it in, or leave {name} out",
+                )
         raise
 
 
 def slice_name(name: object, where: str) -> str:
     "The name of a column to slice by; a blank one would stand for all items."
-    if isinstance(name, str) and name.strip(): return as_name(name, "a slice", where, "slices")
-    refuse(where, "the name of a slice must be text that is not blank", repr(name),
-           "Name the column")
+    if isinstance(name, str) and name.strip():
+        return as_name(name, "a slice", where, "slices")
+    refuse(
+        where,
+        "the name of a slice must be text that is not blank",
+        repr(name),
+        "Name the column",
+    )
 
 
 def _slice_value(value, where: str, about: str, i: int):
     "Text, a number or a boolean; None where it is missing."
     value = value.item() if isinstance(value, np.generic) else value
-    if value is None or type(value).__name__ in ("NAType", "NaTType"): return None
-    if isinstance(value, (str, int)): return value
-    if isinstance(value, float): return value if value == value else None
-    refuse(where, f"{about} must hold texts or whole numbers", f"{value!r} at index {i}",
-           "Write one text or whole number")
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return None
+    if isinstance(value, (str, int)):
+        return value
+    if isinstance(value, float):
+        return value if value == value else None
+    refuse(
+        where,
+        f"{about} must hold texts or whole numbers",
+        f"{value!r} at index {i}",
+        "Write one text or whole number",
+    )
 
 
 def column_of_each(slices, where: str, name: str, n: int) -> dict[str, tuple]:
     "Columns of a mapping, each with one entry for each item."
     if not hasattr(slices, "items"):
-        refuse(where, f"{name} must map names to one value for each item",
-               type(slices).__name__, "Pass slices={'language': [...]}")
+        refuse(
+            where,
+            f"{name} must map names to one value for each item",
+            type(slices).__name__,
+            "Pass slices={'language': [...]}",
+        )
     columns = {}
     for column, values in slices.items():
         about = f"slice {slice_name(column, where)!r}"
         values = as_listed(values, where=where, name=about)
         if len(values) != n:
-            refuse(where, f"{about} must have {n} entries", len(values),
-                   "Give one value for each example")
+            refuse(
+                where,
+                f"{about} must have {n} entries",
+                len(values),
+                "Give one value for each example",
+            )
         columns[column] = tuple(_slice_value(v, where, about, i) for i, v in enumerate(values))
     return columns
 
 # %% ../../nbs/arms/00_arm.ipynb #prov0002
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Size = Annotated[float, msgspec.Meta(gt=0, le=1e18)]
-Line = Annotated[str, msgspec.Meta(  # a report says it
-    max_length=300, pattern=r"\A[^\x00-\x1f\x7f-\x9f\u2028\u2029]*\Z")]
+Line = Annotated[
+    str,
+    msgspec.Meta(  # a report says it
+        max_length=300, pattern=r"\A[^\x00-\x1f\x7f-\x9f\u2028\u2029]*\Z"
+    ),
+]
 
 
 class Source(msgspec.Struct, frozen=True):
     "What is read of what the file of another tool said of an arm."
+
     older_files: Count = 0
     format: Line | None = None
     task: Line | None = None
@@ -138,17 +190,20 @@ class Source(msgspec.Struct, frozen=True):
 
 class TensorName(msgspec.Struct, frozen=True):
     "Which tensor a change is in."
+
     name: str
 
 
 class Spoken(msgspec.Struct, frozen=True):
     "How much of a text is in one language."
+
     documents: Count
     tokens: Count
 
 
 class Weights(msgspec.Struct, frozen=True):
     "How the weights of an arm differ from those of the baseline."
+
     state: Literal["identical", "rearranged", "recast", "different", "unknown"]
     settings: list[Annotated[str, msgspec.Meta(max_length=1000)]]
     digests: dict[Literal["baseline", "candidate"], str | None]
@@ -158,16 +213,17 @@ class Weights(msgspec.Struct, frozen=True):
     recast: Count | None = None
     largest: list[TensorName] = []
 
-
 # %% ../../nbs/arms/00_arm.ipynb #prov0004
 class TextRead(msgspec.Struct, frozen=True):
     "How much of a text was read, where its first windows were asked for."
+
     bytes: Count
     of: Size
 
 
 class Provenance(msgspec.Struct, frozen=True):
     "What is read of a provenance, where it is there; whatever else it holds is kept."
+
     source: Source | None = None
     looks: object = None
     weights: Weights | None = None
@@ -202,19 +258,27 @@ class Provenance(msgspec.Struct, frozen=True):
 # %% ../../nbs/arms/00_arm.ipynb #k0000018
 def as_text(value, where: str, name: str, n=None) -> str:
     "A string, or a refusal."
-    if isinstance(value, str): return str.__str__(value)
+    if isinstance(value, str):
+        return str.__str__(value)
     refuse(where, f"{name} must be a string", repr(value), f'Pass {name}="" if there is none')
 
 
 def plain_json(value, where: str, name: str, n=None) -> dict:
     "A mapping as the JSON that a file would give back; None is an empty one."
-    if value is None: return {}
+    if value is None:
+        return {}
     if not isinstance(value, Mapping):
         refuse(where, f"{name} must be a mapping", repr(value), "Pass {} if there is none")
     plain = json.loads(canonical_json(dict(value)))
-    as_shape(plain, Provenance, where, f"what is read of {name} must have its type",
-             "The file was edited, or write it under another name")
-    for column in plain.get("document_slices", {}): slice_name(column, where)
+    as_shape(
+        plain,
+        Provenance,
+        where,
+        f"what is read of {name} must have its type",
+        "The file was edited, or write it under another name",
+    )
+    for column in plain.get("document_slices", {}):
+        slice_name(column, where)
     return plain
 
 
@@ -225,20 +289,27 @@ def counts_of_each(values, where: str, name: str, n: int) -> np.ndarray | None:
 
 def numbers_to(largest: float, minimum: float | None = None) -> Callable:
     "A check of finite numbers, one for each item, none larger in size."
+
     def check(values, where, name, n):
         values = as_vector(values, where=where, name=name, length=n, minimum=minimum)
         if (bad := np.flatnonzero(np.abs(values) > largest)).size:
-            refuse(where, f"{name} must be at most {largest:g} in size",
-                   f"{float(values[bad[0]])!r} at index {bad[0]}",
-                   "Check the unit: powers of larger numbers do not fit float64")
+            refuse(
+                where,
+                f"{name} must be at most {largest:g} in size",
+                f"{float(values[bad[0]])!r} at index {bad[0]}",
+                "Check the unit: powers of larger numbers do not fit float64",
+            )
         return values
+
     return check
 
 
 def _numbers_of_each(columns, where: str, name: str, n: int) -> dict[str, np.ndarray]:
     check = numbers_to(1e150)
-    return {column: check(values, where, f"score {column!r}", n)
-            for column, values in columns.items()}
+    return {
+        column: check(values, where, f"score {column!r}", n)
+        for column, values in columns.items()
+    }
 
 
 def one_of(*options: str) -> Callable:
@@ -248,11 +319,14 @@ def one_of(*options: str) -> Callable:
 # %% ../../nbs/arms/00_arm.ipynb #ofeach01
 def entries_at(value, index: np.ndarray):
     "The entries of an array or a tuple, or of each column of a mapping, at some places."
-    if value is None: return None
+    if value is None:
+        return None
     if isinstance(value, Mapping):
         return {name: entries_at(column, index) for name, column in value.items()}
-    if isinstance(value, np.ndarray): return lock(value[index])
-    if isinstance(value, TextColumn): return value.take(index)
+    if isinstance(value, np.ndarray):
+        return lock(value[index])
+    if isinstance(value, TextColumn):
+        return value.take(index)
     return tuple([value[i] for i in index.tolist()])
 
 
@@ -261,20 +335,27 @@ def columns_given(arm) -> dict[str, object]:
     found = {}
     for name in arm.per_item:
         value = getattr(arm, name)
-        found |= {f"{name} {key!r}": column for key, column in value.items()} if isinstance(
-            value, Mapping) else {name: value}
+        found |= (
+            {f"{name} {key!r}": column for key, column in value.items()}
+            if isinstance(value, Mapping)
+            else {name: value}
+        )
     return found
 
 # %% ../../nbs/arms/00_arm.ipynb #k0000009
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Arm:
     "What one model said about items, checked once."
-    model: str = ""    # a name for reports
+
+    model: str = ""  # a name for reports
     data_id: str = ""  # digest of what was asked: equal for two models that may be paired
     provenance: Mapping = field(default_factory=dict)  # plain JSON
     kind: ClassVar[str] = ""
     checks: ClassVar[Mapping[str, Callable]] = {
-        "model": as_text, "data_id": as_text, "provenance": plain_json}
+        "model": as_text,
+        "data_id": as_text,
+        "provenance": plain_json,
+    }
     per_item: ClassVar[tuple[str, ...]] = ()  # fields with one entry for each item
     by_id: ClassVar[bool] = False  # whether items stand in the order of their ids
     source = property(lambda self: self.provenance.get("source") or {})  # see Source
@@ -286,13 +367,16 @@ class Arm:
         for name, check in self.checks.items():
             value = check(getattr(self, name), where, name, n)
             object.__setattr__(self, name, value)
-            if n is None: n = len(value)
-        if not self.by_id: return
+            if n is None:
+                n = len(value)
+        if not self.by_id:
+            return
         order = np.array(sorted(range(n), key=self.ids.__getitem__), dtype=int)
         for name in self.per_item if (np.diff(order) < 0).any() else ():
             object.__setattr__(self, name, entries_at(getattr(self, name), order))
 
-    def __len__(self) -> int: return len(self.ids)
+    def __len__(self) -> int:
+        return len(self.ids)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(model={self.model!r}, n={len(self)})"
@@ -300,16 +384,25 @@ class Arm:
     def take(self, index) -> "Arm":  # places, or a mask
         "The arm of some items, in the order of the index, or of the ids where `by_id`."
         index, n = np.asarray(index), len(self)
-        if index.dtype == bool and index.shape == (n,): index = np.flatnonzero(index)
+        if index.dtype == bool and index.shape == (n,):
+            index = np.flatnonzero(index)
         whole = index.ndim == 1 and index.size and index.dtype.kind in "iu"
         if not whole or index.min() < 0 or index.max() >= n:
-            refuse(f"{type(self).__name__}.take", f"index must hold places below {n}, or be a "
-                   f"mask of {n} with one True", repr(index), "Pass the places of the items")
-        if self.by_id: index = np.sort(index)
+            refuse(
+                f"{type(self).__name__}.take",
+                f"index must hold places below {n}, or be a mask of {n} with one True",
+                repr(index),
+                "Pass the places of the items",
+            )
+        if self.by_id:
+            index = np.sort(index)
         known = dict(self.provenance)
-        if "windows_scored" in known: known["windows_scored"] = index.size
-        return self.changed(provenance=known, **{
-            name: entries_at(getattr(self, name), index) for name in self.per_item})
+        if "windows_scored" in known:
+            known["windows_scored"] = index.size
+        return self.changed(
+            provenance=known,
+            **{name: entries_at(getattr(self, name), index) for name in self.per_item},
+        )
 
     def changed(self, **fields) -> "Arm":
         "A copy with other fields, which are trusted: they must be parts of checked ones."
@@ -322,6 +415,7 @@ class Arm:
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Scores(Arm):
     "One number for each example, in the order of the ids: exact match, F1, a mark, seconds."
+
     ids: tuple[str, ...]  # unique names of the examples
     values: np.ndarray  # shape (n,), finite
     score: str = "score"  # what the numbers are
@@ -335,40 +429,69 @@ class Scores(Arm):
     kind = "scores"
     per_item = ("ids", "values", "clusters", "prompt_digests", "repeats", "slices", "others")
     by_id = True
-    checks = {"ids": each_once} | Arm.checks | {
-        "values": numbers_to(1e150), "score": as_text, "better": one_of("higher", "lower"),
-        "clusters": of_all_items, "prompt_digests": of_all_items, "slices": column_of_each,
-        "repeats": counts_of_each, "others": _numbers_of_each,
-        "lower": lambda value, *about: (value,) if isinstance(value, str) else tuple(value)}
+    checks = (
+        {"ids": each_once}
+        | Arm.checks
+        | {
+            "values": numbers_to(1e150),
+            "score": as_text,
+            "better": one_of("higher", "lower"),
+            "clusters": of_all_items,
+            "prompt_digests": of_all_items,
+            "slices": column_of_each,
+            "repeats": counts_of_each,
+            "others": _numbers_of_each,
+            "lower": lambda value, *about: (
+                (value,) if isinstance(value, str) else tuple(value)
+            ),
+        }
+    )
 
     def __post_init__(self):
         super().__post_init__()
         for name in self.lower:
             if name not in self.others:
-                refuse("Scores", "lower must name scores of others, here "
-                       + (listed(self.others) or "none"), repr(name),
-                       "For the score itself say better='lower'")
+                refuse(
+                    "Scores",
+                    "lower must name scores of others, here "
+                    + (listed(self.others) or "none"),
+                    repr(name),
+                    "For the score itself say better='lower'",
+                )
 
 # %% ../../nbs/arms/00_arm.ipynb #k0000014
 def text_of_each(values, where: str, name: str, n: int) -> tuple:
     "A text for each sentence, or several references."
     values = tuple(as_listed(values, where=where, name=name))
     if len(values) != n:
-        refuse(where, f"{name} must have one entry for each of the {n} sentences",
-               str(len(values)), "Count the lines of both files; nothing is cut")
+        refuse(
+            where,
+            f"{name} must have one entry for each of the {n} sentences",
+            str(len(values)),
+            "Count the lines of both files; nothing is cut",
+        )
     several = name == "references"
-    given = [tuple(v) if several and not isinstance(v, (str, Set)) and isinstance(v, Iterable)
-             else (v,) for v in values]
+    given = [
+        tuple(v)
+        if several and not isinstance(v, (str, Set)) and isinstance(v, Iterable)
+        else (v,)
+        for v in values
+    ]
     for i, texts in enumerate(given):
         if not texts or not all(isinstance(text, str) for text in texts):
-            refuse(where, f"{name} must be texts, one at least for every sentence",
-                   f"{values[i]!r} at index {i}", "A sentence without text is an empty string")
+            refuse(
+                where,
+                f"{name} must be texts, one at least for every sentence",
+                f"{values[i]!r} at index {i}",
+                "A sentence without text is an empty string",
+            )
     return tuple(given) if several else values
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Translations(Arm):
     "What one model wrote for each sentence, with reference texts."
+
     ids: tuple[str, ...]  # unique names of the sentences
     hypotheses: tuple[str, ...]  # n texts; an empty one is a text
     references: tuple[tuple[str, ...], ...]  # for each sentence a text or several
@@ -378,14 +501,23 @@ class Translations(Arm):
     slices: Mapping = field(default_factory=dict)  # name -> n values
     kind = "translations"
     per_item = ("ids", "hypotheses", "references", "clusters", "slices")
-    checks = {"ids": each_once} | Arm.checks | {
-        "hypotheses": text_of_each, "references": text_of_each,
-        "tokenize": one_of("none", "13a", "char", "intl"), "case": one_of("mixed", "lc"),
-        "clusters": of_all_items, "slices": column_of_each}
+    checks = (
+        {"ids": each_once}
+        | Arm.checks
+        | {
+            "hypotheses": text_of_each,
+            "references": text_of_each,
+            "tokenize": one_of("none", "13a", "char", "intl"),
+            "case": one_of("mixed", "lc"),
+            "clusters": of_all_items,
+            "slices": column_of_each,
+        }
+    )
 
     def __post_init__(self):
         super().__post_init__()
-        if self.data_id: return
+        if self.data_id:
+            return
         asked = canonical_json([[*self.ids], [[*several] for several in self.references]])
         object.__setattr__(self, "data_id", digest(asked))
 

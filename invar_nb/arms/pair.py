@@ -7,7 +7,8 @@ __all__ = ['LOWER_SHARES', 'ROUNDING', 'unite_labels', 'unit_factor', 'in_shares
            'holds_runs', 'pair', 'pair_arrays']
 
 # %% ../../nbs/arms/04_pair.ipynb #c027
-import re, unicodedata
+import re
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,8 +19,13 @@ import numpy as np
 from .arm import Arm, listed, natural_order
 from .predictions import as_labels
 from .window_losses import StreamedLosses, WindowLosses, refuse_zeros
-from ..foundations.refuse import (PairingError, as_counts, as_vector, refuse,
-                                         refuse_misaligned)
+from invar_nb.foundations.refuse import (
+    PairingError,
+    as_counts,
+    as_vector,
+    refuse,
+    refuse_misaligned,
+)
 from ..foundations.text_column import numbered
 
 # %% ../../nbs/arms/04_pair.ipynb #form0001
@@ -28,16 +34,20 @@ def _as_number(name):
     return Fraction(name) if re.fullmatch(r"[+-]?\d{1,30}(\.\d{0,30})?", name) else name
 
 
-def _normal(name): return " ".join(unicodedata.normalize("NFKC", name).split())
+def _normal(name):
+    return " ".join(unicodedata.normalize("NFKC", name).split())
 
 
 def _other_form(a, b) -> str:
     "How ids would have to be read to match; '' where they are others."
-    for how, form in (("as numbers", _as_number),
-                      ("without the blanks around them", str.strip),
-                      ("after Unicode normalisation", _normal),
-                      ("in lower case", lambda name: _normal(name).casefold())):
-        if {*map(form, a)} == {*map(form, b)}: return how
+    for how, form in (
+        ("as numbers", _as_number),
+        ("without the blanks around them", str.strip),
+        ("after Unicode normalisation", _normal),
+        ("in lower case", lambda name: _normal(name).casefold()),
+    ):
+        if {*map(form, a)} == {*map(form, b)}:
+            return how
     return ""
 
 # %% ../../nbs/arms/04_pair.ipynb #k0000014
@@ -47,9 +57,11 @@ def _unpaired(must, got, cure):
 
 def _match(a, b, ids, name, cure):
     "Refuse two values of one field that differ; what one arm lacks is no contradiction."
-    if a is None or b is None: return
+    if a is None or b is None:
+        return
     arrays = isinstance(a, np.ndarray) and isinstance(b, np.ndarray)
-    if (np.array_equal if arrays else eq)(a, b): return
+    if (np.array_equal if arrays else eq)(a, b):
+        return
     if isinstance(a, str) or name in ("labels", "lower"):
         _unpaired(f"{name} must match", f"{a!r} and {b!r}", cure)
     a, b = (x.tolist() if hasattr(x, "tolist") else list(x) for x in (a, b))
@@ -59,40 +71,67 @@ def _match(a, b, ids, name, cure):
 
 def _match_ids(*arms):
     a, b = (arm.ids for arm in arms)
-    if a == b: return
+    if a == b:
+        return
     lacks = []  # how many items of the other arm one lacks, and why where its source knows
     for who, own, other in (("baseline", *arms), ("candidate", *arms[::-1])):
         known, limit = set(own.ids), own.source.get("limit")
         if lost := [name for name in other.ids if name not in known]:
             why = f" (it was run with --limit {limit:g})" if limit else ""
-            lacks.append(f"{who} lacks {len(lost)} of {len(other)}{why}: {listed(lost[:1])}" +
-                         ", ..." * (len(lost) > 1))
+            lacks.append(
+                f"{who} lacks {len(lost)} of {len(other)}{why}: {listed(lost[:1])}"
+                + ", ..." * (len(lost) > 1)
+            )
     if lacks:
         form = _other_form(a, b)
-        _unpaired("ids must match in order", f"{len(a)} and {len(b)} items, "
-                  f"{', '.join(lacks)}{f'; they would match {form}' * bool(form)}",
-                  "Write the ids alike in both" if form else
-                  "Measure both models on the same items, or leave those that one lacks out "
-                  "of both")
+        _unpaired(
+            "ids must match in order",
+            f"{len(a)} and {len(b)} items, "
+            f"{', '.join(lacks)}{f'; they would match {form}' * bool(form)}",
+            "Write the ids alike in both"
+            if form
+            else "Measure both models on the same items, or leave those that one lacks out "
+            "of both",
+        )
     i = next(i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y)
-    _unpaired("ids must match in order", f"{a[i]!r} and {b[i]!r} at item {i}",
-              "The ids are the same in another order: sort both files alike")
+    _unpaired(
+        "ids must match in order",
+        f"{a[i]!r} and {b[i]!r} at item {i}",
+        "The ids are the same in another order: sort both files alike",
+    )
 
 
 def _in_order(a, b):
     "Losses in the order of the other arm's ids, where these are the same."
-    if a.ids == b.ids or len(a) != len(b): return b
+    if a.ids == b.ids or len(a) != len(b):
+        return b
     places = {name: i for i, name in enumerate(b.ids)}
     order = [places.get(name, -1) for name in a.ids]
-    if min(order) < 0: return b
+    if min(order) < 0:
+        return b
     return b.take(np.array(order)).changed(provenance={**b.provenance, "reordered": True})
 
 # %% ../../nbs/arms/04_pair.ipynb #k0000017
-_SETTINGS = {name: name for name in (  # what a source says, and what to call it
-    "task", "evaluation_name", "task_version", "dataset", "metric", "scorer", "filter",
-    "max_length", "n_ctx", "n_chunk")}
-_PROMPTS = {"shots": "num_fewshot", "chat_template": "chat template",
-            "system_instruction": "system instruction"}
+_SETTINGS = {
+    name: name
+    for name in (  # what a source says, and what to call it
+        "task",
+        "evaluation_name",
+        "task_version",
+        "dataset",
+        "metric",
+        "scorer",
+        "filter",
+        "max_length",
+        "n_ctx",
+        "n_chunk",
+    )
+}
+_PROMPTS = {
+    "shots": "num_fewshot",
+    "chat_template": "chat template",
+    "system_instruction": "system instruction",
+}
 
 
 def _match_sources(*arms):
@@ -102,26 +141,42 @@ def _match_sources(*arms):
     a, b = (getattr(arm, "prompt_digests", None) or arm.ids for arm in arms)
     for name, title in ((_SETTINGS if data else {}) | (_PROMPTS if a != b else {})).items():
         a, b = (known.get(name) for known in facts)
-        if a == b: continue
-        if name in _SETTINGS: _unpaired(f"{title} must match", f"{a!r} and {b!r}",
-                                        f"Run both models with one {title}")
+        if a == b:
+            continue
+        if name in _SETTINGS:
+            _unpaired(
+                f"{title} must match", f"{a!r} and {b!r}", f"Run both models with one {title}"
+            )
         a, b = ("none" if x is None else str(x)[:12] for x in (a, b))  # or a digest
-        _unpaired("both models must be asked with the same prompts",
-                  f"{title} {a} for the baseline and {b} for the candidate",
-                  f"Run both with the same {title}")
+        _unpaired(
+            "both models must be asked with the same prompts",
+            f"{title} {a} for the baseline and {b} for the candidate",
+            f"Run both with the same {title}",
+        )
 
 
 def _match_data(a, b, cure):
-    if not a.data_id or not b.data_id or a.data_id == b.data_id: return
-    lone = {*a.slices} ^ {*b.slices} | {name for name in ("prompt_digests", "clusters") if (
-        getattr(a, name, None) is None) != (getattr(b, name, None) is None)}
-    about = lambda arm: ", ".join([
-        repr(arm.data_id), *[f"text {text!r}" for text in [arm.provenance.get("text_name")]
-                             if text], *[f"{n} documents" for n in [
-                                 getattr(arm, "documents", None)] if n]])
-    _unpaired("data_id must match", f"{min(lone)!r} in one of them only" if lone
-              else f"{about(a)} ({a.model or 'baseline'}) and {about(b)} "
-              f"({b.model or 'candidate'})", cure)
+    if not a.data_id or not b.data_id or a.data_id == b.data_id:
+        return
+    lone = {*a.slices} ^ {*b.slices} | {
+        name
+        for name in ("prompt_digests", "clusters")
+        if (getattr(a, name, None) is None) != (getattr(b, name, None) is None)
+    }
+    about = lambda arm: ", ".join(
+        [
+            repr(arm.data_id),
+            *[f"text {text!r}" for text in [arm.provenance.get("text_name")] if text],
+            *[f"{n} documents" for n in [getattr(arm, "documents", None)] if n],
+        ]
+    )
+    _unpaired(
+        "data_id must match",
+        f"{min(lone)!r} in one of them only"
+        if lone
+        else f"{about(a)} ({a.model or 'baseline'}) and {about(b)} ({b.model or 'candidate'})",
+        cure,
+    )
 
 
 def unite_labels(
@@ -129,16 +184,36 @@ def unite_labels(
     where: str = "pair",
 ) -> list[Arm]:
     "Classes that were only seen are classes of all arms, also where one never names them."
-    if any(getattr(arm, "labels_from", "") != "seen" for arm in arms): return list(arms)
+    if any(getattr(arm, "labels_from", "") != "seen" for arm in arms):
+        return list(arms)
     names = {name for arm in arms for name in arm.labels}
     labels = as_labels(sorted(names, key=natural_order), where)
     return [arm.changed(labels=labels) for arm in arms]
 
 # %% ../../nbs/arms/04_pair.ipynb #unit0001
 LOWER_SHARES = {  # words in the names of shares of which lower is better
-    "error", "errors", "err", "wer", "cer", "ter", "ece", "mce", "eer", "fpr", "fnr", "fdr",
-    "rate", "share", "fraction", "toxicity", "toxic", "hallucination", "hallucinations",
-    "refusal", "refusals"}
+    "error",
+    "errors",
+    "err",
+    "wer",
+    "cer",
+    "ter",
+    "ece",
+    "mce",
+    "eer",
+    "fpr",
+    "fnr",
+    "fdr",
+    "rate",
+    "share",
+    "fraction",
+    "toxicity",
+    "toxic",
+    "hallucination",
+    "hallucinations",
+    "refusal",
+    "refusals",
+}
 ROUNDING = 1e-6  # how far rounding may take a share beyond 0 and 1
 
 
@@ -186,39 +261,49 @@ def _match_units(a: Arm, b: Arm) -> None:
             continue
         spans = [f"{v.min():g} to {v.max():g}" for v in (x, y)]
         factor = 100 if unit_factor(x, y) <= 316 else 1000
-        refuse("pair", "both arms must be in one unit",
-               f"{name!r} from {spans[0]} in the baseline and from {spans[1]} in the "
-               "candidate",
-               f"Divide one by {factor}, or write both alike; if both are in one unit, say "
-               "same_unit=True (a key of the provenance)", error=PairingError, code="unit")
+        refuse(
+            "pair",
+            "both arms must be in one unit",
+            f"{name!r} from {spans[0]} in the baseline and from {spans[1]} in the candidate",
+            f"Divide one by {factor}, or write both alike; if both are in one unit, say "
+            "same_unit=True (a key of the provenance)",
+            error=PairingError,
+            code="unit",
+        )
 
 
 def units_doubts(a: Arm, b: Arm) -> list[str]:
     "Scores of any size that look like a share in one arm and per cent in the other."
     if is_same_unit(a, b):
         return []
-    return [f"{name} is {x.min():g} to {x.max():g} in the baseline and {y.min():g} to "
-            f"{y.max():g} in the candidate: if one is in per cent, write both alike."
-            for name, x, y, is_unlimited in _scores_of(a, b)
-            if is_unlimited and in_shares(x, y, rising=True)]
+    return [
+        f"{name} is {x.min():g} to {x.max():g} in the baseline and {y.min():g} to "
+        f"{y.max():g} in the candidate: if one is in per cent, write both alike."
+        for name, x, y, is_unlimited in _scores_of(a, b)
+        if is_unlimited and in_shares(x, y, rising=True)
+    ]
 
 # %% ../../nbs/arms/04_pair.ipynb #k0000020
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pair:
     "Two arms on the same items, matched once; code behind it trusts that."
+
     baseline: Arm  # A
     candidate: Arm  # B, the same kind of arm
     kind = property(lambda self: self.baseline.kind)  # losses, answers, scores, runs, ...
     ids = property(lambda self: self.baseline.ids)  # names of the items, in order
 
     @property
-    def n(self) -> int: return len(self.baseline)
+    def n(self) -> int:
+        return len(self.baseline)
 
-    def __len__(self): return self.n
+    def __len__(self):
+        return self.n
 
     def __repr__(self):
-        names = " and ".join(repr(arm.model or "unnamed")
-                             for arm in (self.baseline, self.candidate))
+        names = " and ".join(
+            repr(arm.model or "unnamed") for arm in (self.baseline, self.candidate)
+        )
         return f"Pair({names}, {self.kind}, n={self.n})"
 
     @property
@@ -242,34 +327,45 @@ class Pair:
 # %% ../../nbs/arms/04_pair.ipynb #holdsrun1
 def holds_runs(arm: object) -> bool:
     "Whether it is a list of training runs, or the arm that keeps them."
-    return getattr(arm, "kind", "") == "runs" or isinstance(arm, (list, tuple)) and bool(
-        arm) and all(isinstance(run, Mapping) or hasattr(run, "terminal") for run in arm)
+    return (
+        getattr(arm, "kind", "") == "runs"
+        or isinstance(arm, (list, tuple))
+        and bool(arm)
+        and all(isinstance(run, Mapping) or hasattr(run, "terminal") for run in arm)
+    )
 
 # %% ../../nbs/arms/04_pair.ipynb #k0000022
 def _called(role, arm) -> str:
     "What an arm is to its reader: its kind and model; the type of what is no arm."
-    if not isinstance(arm, Arm): return type(arm).__name__
+    if not isinstance(arm, Arm):
+        return type(arm).__name__
     return f"{arm.kind} ({role} {arm.model!r})" if arm.model else f"{arm.kind} ({role})"
 
 
 _PLAN = "Score both models with one tokenizer and one plan"
 _AGREE = {
     "weight_unit": "Convert one file: tokens, bytes and words cannot be mixed",
-    "tokens": _PLAN, "document_ids": _PLAN, "split": _PLAN, "n_bytes": _PLAN,
+    "tokens": _PLAN,
+    "document_ids": _PLAN,
+    "split": _PLAN,
+    "n_bytes": _PLAN,
     "label": "One of the files is older; the truth cannot depend on the model",
     "labels": "Give both arms the same label set",
-    "score": "Compare one score with itself", "metric": "Compare one metric with itself",
+    "score": "Compare one score with itself",
+    "metric": "Compare one metric with itself",
     "better": "Say for both arms which direction is better",
     "lower": "Say for both arms which direction is better",
     "prompt_digests": "The examples changed in between; use one version",
     "repeats": "Measure both models equally often, or say repeats='unequal'",
-    "references": "Translate the same sentences", "tokenize": "Use one tokenizer for both",
+    "references": "Translate the same sentences",
+    "tokenize": "Use one tokenizer for both",
     "case": "Keep the case in both, or in neither",
-    "clusters": "Correct the column: clusters belong to the items"}
+    "clusters": "Correct the column: clusters belong to the items",
+}
 
 
 def pair(
-    baseline: Arm,   # before the edit: always first
+    baseline: Arm,  # before the edit: always first
     candidate: Arm,  # the same kind of arm, on the same items
 ) -> Pair:
     "Match two arms item by item; a PairingError names the first thing in which they differ."
@@ -277,23 +373,31 @@ def pair(
     kinds = {getattr(arm, "kind", None) for arm in arms}
     if len(kinds) > 1 or not all(isinstance(arm, Arm) for arm in arms):
         other = any(isinstance(arm, Arm) for arm in arms)
-        _unpaired("the arms must be losses, answers or scores, of one kind",
-                  " and ".join(map(_called, ("baseline", "candidate"), arms)),
-                  "Pair losses with losses, answers with answers" if other else
-                  'compare_runs(MetricSpec("loss", "lower"), baseline_runs=a, '
-                  "candidate_runs=b) pairs runs by seed" if all(map(holds_runs, arms)) else
-                  "pair_arrays(before, after, tokens) pairs arrays of losses; Scores and "
-                  "Predictions hold marks and answers")
+        _unpaired(
+            "the arms must be losses, answers or scores, of one kind",
+            " and ".join(map(_called, ("baseline", "candidate"), arms)),
+            "Pair losses with losses, answers with answers"
+            if other
+            else 'compare_runs(MetricSpec("loss", "lower"), baseline_runs=a, '
+            "candidate_runs=b) pairs runs by seed"
+            if all(map(holds_runs, arms))
+            else "pair_arrays(before, after, tokens) pairs arrays of losses; Scores and "
+            "Predictions hold marks and answers",
+        )
     if all(isinstance(arm, StreamedLosses) for arm in arms):  # matched as they are read
         return Pair(baseline=baseline, candidate=candidate)
     arms = [arm.file.read() if isinstance(arm, StreamedLosses) else arm for arm in arms]
     if not any(map(len, arms)):
         _unpaired("there must be at least one item", "none", "Measure both models")
-    for arm in arms: refuse_zeros(arm, "pair")
+    for arm in arms:
+        refuse_zeros(arm, "pair")
     cuts = [arm.provenance.get("windowing") for arm in arms]
     if None not in cuts and cuts[0] != cuts[1]:
-        _unpaired("both models must be scored with one windowing",
-                  f"{cuts[0]!r} and {cuts[1]!r}", "Score one of them again")
+        _unpaired(
+            "both models must be scored with one windowing",
+            f"{cuts[0]!r} and {cuts[1]!r}",
+            "Score one of them again",
+        )
     _match_sources(*arms)
     if kinds == {"losses"}:
         _match_data(*arms, _PLAN + " on one text")
@@ -303,11 +407,21 @@ def pair(
     for name, cure in _AGREE.items():
         _match(getattr(a, name, None), getattr(b, name, None), a.ids, name, cure)
     for name in a.slices.keys() & b.slices.keys():
-        _match(a.slices[name], b.slices[name], a.ids, name,
-               "Correct the column; what belongs to the model cannot be a slice")
-    if kinds == {"scores"}: _match_units(a, b)
-    _match_data(a, b, "Ask both models the same examples, and keep their labels, prompts, "
-                "clusters and slices in both files")
+        _match(
+            a.slices[name],
+            b.slices[name],
+            a.ids,
+            name,
+            "Correct the column; what belongs to the model cannot be a slice",
+        )
+    if kinds == {"scores"}:
+        _match_units(a, b)
+    _match_data(
+        a,
+        b,
+        "Ask both models the same examples, and keep their labels, prompts, "
+        "clusters and slices in both files",
+    )
     return Pair(baseline=a, candidate=b)
 
 # %% ../../nbs/arms/04_pair.ipynb #k0000025
@@ -320,20 +434,39 @@ def pair_arrays(
 ) -> Pair:
     "A pair from arrays of the same windows in the same order."
     where = "pair_arrays"
-    refuse_misaligned(where, {
-        "baseline_log_loss": baseline_log_loss, "candidate_log_loss": candidate_log_loss,
-        "tokens": tokens, "document_ids": document_ids})
-    arms = [as_vector(values, where=where, name=name, minimum=0) for name, values in (
-        ("baseline_log_loss", baseline_log_loss), ("candidate_log_loss", candidate_log_loss))]
+    refuse_misaligned(
+        where,
+        {
+            "baseline_log_loss": baseline_log_loss,
+            "candidate_log_loss": candidate_log_loss,
+            "tokens": tokens,
+            "document_ids": document_ids,
+        },
+    )
+    arms = [
+        as_vector(values, where=where, name=name, minimum=0)
+        for name, values in (
+            ("baseline_log_loss", baseline_log_loss),
+            ("candidate_log_loss", candidate_log_loss),
+        )
+    ]
     tokens = as_counts(tokens, where=where, name="tokens")
     lengths = [len(arms[0]), len(arms[1]), len(tokens)]
     if len(set(lengths)) > 1 or not lengths[0]:
-        refuse(where, "the three arrays must have one entry for each window, at least one",
-               ", ".join(map(str, lengths)), "Pass the same windows three times",
-               error=PairingError)
+        refuse(
+            where,
+            "the three arrays must have one entry for each window, at least one",
+            ", ".join(map(str, lengths)),
+            "Pass the same windows three times",
+            error=PairingError,
+        )
     if _only_zeros_and_ones(arms):
-        refuse(where, "log losses must be in nats per token", "only 0 and 1", "These look "
-               "like answers, wrong or right: pair two Scores, or two Predictions")
+        refuse(
+            where,
+            "log losses must be in nats per token",
+            "only 0 and 1",
+            "These look like answers, wrong or right: pair two Scores, or two Predictions",
+        )
     ids = numbered(len(tokens))
     baseline = WindowLosses.from_arrays(
         ids, tokens, arms[0], sums=False, document_ids=document_ids

@@ -6,7 +6,11 @@
 __all__ = ['MOST_LABELS', 'AMBIGUOUS', 'LABELS_FROM', 'refuse_twins', 'as_labels', 'Predictions']
 
 # %% ../../nbs/arms/03_predictions.ipynb #k0000005
-import json, math, numbers, re, unicodedata
+import json
+import math
+import numbers
+import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,10 +18,27 @@ from typing import ClassVar, NoReturn
 
 import numpy as np
 
-from .arm import (Arm, as_name, as_text, columns_given, listed,
-                               natural_order, of_all_items, one_of, slice_name)
-from ..foundations.refuse import (as_listed, as_printed, find_precision, is_number,
-                                         lock, refuse, refuse_misaligned, suggest)
+from invar_nb.arms.arm import (
+    Arm,
+    as_name,
+    as_text,
+    columns_given,
+    listed,
+    natural_order,
+    of_all_items,
+    one_of,
+    slice_name,
+)
+from invar_nb.foundations.refuse import (
+    as_listed,
+    as_printed,
+    find_precision,
+    is_number,
+    lock,
+    refuse,
+    refuse_misaligned,
+    suggest,
+)
 from ..foundations.store import digest
 from ..foundations.text_column import text_column
 
@@ -25,6 +46,7 @@ from ..foundations.text_column import text_column
 @dataclass(frozen=True)
 class _Rows:
     "Where the rows stood, and what a refusal calls the whole."
+
     where: str
     places: Sequence[str]
 
@@ -35,8 +57,12 @@ class _Rows:
         "A list with one entry for each row."
         cells = as_listed(values, where=self.where, name=name)
         if len(cells) != len(self.places):
-            refuse(self.where, f"{name} must have one entry for each id",
-                   f"{len(cells)} for {len(self.places)} ids", "Nothing is cut or repeated")
+            refuse(
+                self.where,
+                f"{name} must have one entry for each id",
+                f"{len(cells)} for {len(self.places)} ids",
+                "Nothing is cut or repeated",
+            )
         return cells
 
 
@@ -44,10 +70,12 @@ def _names(rows: _Rows, values, what: str) -> tuple[str, ...]:
     "A column of names."
     cells, known, out = rows.one_each(values, what), {}, []
     plain = set(map(type, cells)) == {str} and "" not in cells  # nothing to check or spell
-    if plain and "".join(cells).isascii(): return tuple(cells)
+    if plain and "".join(cells).isascii():
+        return tuple(cells)
     for i, value in enumerate(cells):
         key = type(value), value if isinstance(value, (str, int)) else i
-        if key not in known: known[key] = as_name(value, what, rows.where, rows.places[i])
+        if key not in known:
+            known[key] = as_name(value, what, rows.where, rows.places[i])
         out.append(known[key])
     return tuple(out)
 
@@ -59,14 +87,23 @@ def _shares(rows: _Rows, values, what: str) -> np.ndarray:
     if not set(map(type, cells)) <= {float, int}:
         for i, v in enumerate(cells):
             if not is_number(v):
-                rows.refuse(i, f"{what} must be a number", repr(v),
-                            "Fill it in with a number from 0 to 1; no row is skipped")
+                rows.refuse(
+                    i,
+                    f"{what} must be a number",
+                    repr(v),
+                    "Fill it in with a number from 0 to 1; no row is skipped",
+                )
     bad = next((i for i, v in enumerate(cells) if not 0 <= v <= 1), None)
     if bad is not None:
         finite = not isinstance(cells[bad], float) or math.isfinite(cells[bad])
-        rows.refuse(bad, f"{what} must lie in [0, 1]", repr(cells[bad]),
-                    "Pass probabilities, not logits or per cent" if finite else
-                    "Find where it came from")
+        rows.refuse(
+            bad,
+            f"{what} must lie in [0, 1]",
+            repr(cells[bad]),
+            "Pass probabilities, not logits or per cent"
+            if finite
+            else "Find where it came from",
+        )
     cells = [as_printed(v) for v in cells] if single else cells
     return lock(np.array(cells, dtype=np.float64))
 
@@ -88,51 +125,81 @@ def refuse_twins(labels: Iterable[str], where: str) -> None:
     for label in labels:
         other = seen.setdefault(_folded(label), label)
         if other != label:
-            refuse(where, "labels must differ by more than case, blanks or spelling",
-                   f"{ascii(other)} and {ascii(label)}",
-                   "Spell them alike; if they are two classes, name all with labels=")
+            refuse(
+                where,
+                "labels must differ by more than case, blanks or spelling",
+                f"{ascii(other)} and {ascii(label)}",
+                "Spell them alike; if they are two classes, name all with labels=",
+            )
 
 # %% ../../nbs/arms/03_predictions.ipynb #lab00003
 def as_labels(labels, where: str) -> tuple[str, ...]:
     "Classes in the order that was given: 2 to 256, each once."
     if isinstance(labels, (str, bytes, Mapping, Set)) or not isinstance(labels, Iterable):
         refuse(where, "labels must be a sequence", repr(labels), "Write labels=('yes', 'no')")
-    labels = [as_name(value, "a label", where, f"place {i} of labels")
-              for i, value in enumerate(labels)]
+    labels = [
+        as_name(value, "a label", where, f"place {i} of labels")
+        for i, value in enumerate(labels)
+    ]
     twice = next((name for i, name in enumerate(labels) if name in labels[:i]), None)
     if twice is not None:
         refuse(where, "labels must be different", repr(twice), "List each class once")
     if len(labels) < 2:
-        refuse(where, "there must be at least two labels", listed(labels) or "none",
-               "Name all classes with labels=, including those that never occur")
+        refuse(
+            where,
+            "there must be at least two labels",
+            listed(labels) or "none",
+            "Name all classes with labels=, including those that never occur",
+        )
     if len(labels) > MOST_LABELS:
-        refuse(where, f"there must be at most {MOST_LABELS} labels", str(len(labels)),
-               "Is this a column of free text? Otherwise group the rare labels")
+        refuse(
+            where,
+            f"there must be at most {MOST_LABELS} labels",
+            str(len(labels)),
+            "Is this a column of free text? Otherwise group the rare labels",
+        )
     return tuple(labels)
 
 # %% ../../nbs/arms/03_predictions.ipynb #k0000009
 def _matrix(rows: _Rows, values, labels) -> np.ndarray:
     "Probabilities, shape (n, C); rows that add up to 1."
     if hasattr(values, "columns"):  # whose order need not be that of the labels
-        refuse(rows.where, "probabilities must be an array or lists", type(values).__name__,
-               "Pass frame[[*labels]].to_numpy()")
-    try: shape = np.shape(values)
-    except ValueError: shape = "of unequal lists"
+        refuse(
+            rows.where,
+            "probabilities must be an array or lists",
+            type(values).__name__,
+            "Pass frame[[*labels]].to_numpy()",
+        )
+    try:
+        shape = np.shape(values)
+    except ValueError:
+        shape = "of unequal lists"
     if shape != (len(rows.places), len(labels)):
-        refuse(rows.where, "probabilities must have one row an id and one column a label",
-               f"shape {shape} for {len(rows.places)} ids and {len(labels)} labels",
-               "Give every row one probability for each label")
+        refuse(
+            rows.where,
+            "probabilities must have one row an id and one column a label",
+            f"shape {shape} for {len(rows.places)} ids and {len(labels)} labels",
+            "Give every row one probability for each label",
+        )
     columns = values.T if isinstance(values, np.ndarray) else list(zip(*values, strict=True))
-    p = np.column_stack([_shares(rows, column, f"the probability of {label!r}")
-                         for column, label in zip(columns, labels, strict=True)])
+    p = np.column_stack(
+        [
+            _shares(rows, column, f"the probability of {label!r}")
+            for column, label in zip(columns, labels, strict=True)
+        ]
+    )
     away = np.abs(p.sum(axis=1) - 1)
     off = np.flatnonzero(away > 0.5e-6 * len(labels) + 1e-12)
     if off.size:
         short = away[off].max() <= min(0.005 * len(labels), 0.05)
-        rows.refuse(int(off[0]), "the probabilities of a row must add up to 1",
-                    f"{float(p[off[0]].sum())!r} ({off.size} of {len(p)} rows)",
-                    "Write six digits or more (0.333333, not 0.333), or normalize them"
-                    if short else "A label is missing, or these are not probabilities")
+        rows.refuse(
+            int(off[0]),
+            "the probabilities of a row must add up to 1",
+            f"{float(p[off[0]].sum())!r} ({off.size} of {len(p)} rows)",
+            "Write six digits or more (0.333333, not 0.333), or normalize them"
+            if short
+            else "A label is missing, or these are not probabilities",
+        )
     return lock(p)
 
 
@@ -146,48 +213,75 @@ def _most_probable(rows: _Rows, p: np.ndarray, labels, said, sure) -> tuple[tupl
     if (bad := np.flatnonzero(implied < p.max(axis=1))).size:
         i = int(bad[0])
         best, name = p[i].max(), labels[int(p[i].argmax())]
-        rows.refuse(i, "prediction must be the most probable label",
-                    f"{said[i]!r} with {implied[i]:g} where {name!r} has {best:g}",
-                    "One of the two columns is wrong; leave that one out")
+        rows.refuse(
+            i,
+            "prediction must be the most probable label",
+            f"{said[i]!r} with {implied[i]:g} where {name!r} has {best:g}",
+            "One of the two columns is wrong; leave that one out",
+        )
     if sure is not None and (bad := np.flatnonzero(np.abs(sure - implied) > 1e-6)).size:
         i = int(bad[0])
-        rows.refuse(i, "confidence must be the probability of the prediction",
-                    f"{sure[i]:g} where the probability is {implied[i]:g}",
-                    "Leave the column out: the probabilities say it already")
+        rows.refuse(
+            i,
+            "confidence must be the probability of the prediction",
+            f"{sure[i]:g} where the probability is {implied[i]:g}",
+            "Leave the column out: the probabilities say it already",
+        )
     return said, lock(implied)
 
 # %% ../../nbs/arms/03_predictions.ipynb #k0000012
 def _tallies(rows: _Rows, drawn, right) -> tuple:
     "Samples drawn and samples right; an example without samples has None in both."
-    if drawn is None and right is None: return None, None
+    if drawn is None and right is None:
+        return None, None
     if drawn is None or right is None:
-        refuse(rows.where, "samples and correct_samples belong together", "one of them",
-               "Add the other column, or leave this one out")
+        refuse(
+            rows.where,
+            "samples and correct_samples belong together",
+            "one of them",
+            "Add the other column, or leave this one out",
+        )
     columns = rows.one_each(drawn, "samples"), rows.one_each(right, "correct_samples")
     for i, (a, b) in enumerate(zip(*columns, strict=True)):
-        whole = all(isinstance(v, numbers.Integral) and not isinstance(v, bool)
-                    or isinstance(v, float) and v.is_integer() for v in (a, b))
+        whole = all(
+            isinstance(v, numbers.Integral)
+            and not isinstance(v, bool)
+            or isinstance(v, float)
+            and v.is_integer()
+            for v in (a, b)
+        )
         if (a, b) != (None, None) and not (whole and a >= 1 and 0 <= b <= a):
-            rows.refuse(i, "samples must be a whole number of at least 1, correct_samples one "
-                        "of at most samples, and neither goes alone",
-                        f"samples {a!r}, correct_samples {b!r}",
-                        "They count the samples drawn for one example; were the two swapped?")
-    if all(v is None for v in columns[0]): return None, None
+            rows.refuse(
+                i,
+                "samples must be a whole number of at least 1, correct_samples one "
+                "of at most samples, and neither goes alone",
+                f"samples {a!r}, correct_samples {b!r}",
+                "They count the samples drawn for one example; were the two swapped?",
+            )
+    if all(v is None for v in columns[0]):
+        return None, None
     return tuple(tuple([None if v is None else int(v) for v in column]) for column in columns)
 
 
 def _sliced(rows: _Rows, slices) -> dict[str, tuple]:
     "Values of each slice as text, or None."
     if not isinstance(slices, Mapping):
-        refuse(rows.where, "slices must map names to one value for each id",
-               type(slices).__name__, "Pass slices={'language': [...]}")
+        refuse(
+            rows.where,
+            "slices must map names to one value for each id",
+            type(slices).__name__,
+            "Pass slices={'language': [...]}",
+        )
     out = {}
     for name in slices:
-        cells = [None if v is None or isinstance(v, float) and v != v else v
-                 for v in rows.one_each(slices[name], f"slice {name!r}")]
+        cells = [
+            None if v is None or isinstance(v, float) and v != v else v
+            for v in rows.one_each(slices[name], f"slice {name!r}")
+        ]
         out[slice_name(name, rows.where)] = tuple(
             v if v is None or v == "" else as_name(v, f"slice {name!r}", rows.where, place)
-            for v, place in zip(cells, rows.places, strict=True))
+            for v, place in zip(cells, rows.places, strict=True)
+        )
     return out
 
 # %% ../../nbs/arms/03_predictions.ipynb #k0000015
@@ -200,39 +294,66 @@ def _check_answers(arm, rows: _Rows) -> dict:
     label = _names(rows, arm.label, "label")
     said = None if arm.prediction is None else _names(rows, arm.prediction, "prediction")
     if said is None and arm.probabilities is None:
-        refuse(rows.where, "there must be predictions or probabilities", "neither",
-               "Pass one of them")
+        refuse(
+            rows.where,
+            "there must be predictions or probabilities",
+            "neither",
+            "Pass one of them",
+        )
     if arm.labels is None and arm.probabilities is not None:
         refuse(rows.where, "probabilities need labels", "labels None", "Name their columns")
     seen = arm.labels is None
     names = sorted({*label, *(said or ())}, key=natural_order) if seen else arm.labels
     labels = as_labels(names, rows.where)
-    if seen or arm.labels_from == "probabilities": refuse_twins(labels, rows.where)
+    if seen or arm.labels_from == "probabilities":
+        refuse_twins(labels, rows.where)
     if seen and not {*label} & {*said}:
-        refuse(rows.where, "predictions and labels must share a value",
-               f"label {label[0]!r} and prediction {said[0]!r}, and so throughout",
-               "Spell both alike; if no answer is right, name all classes with labels=")
+        refuse(
+            rows.where,
+            "predictions and labels must share a value",
+            f"label {label[0]!r} and prediction {said[0]!r}, and so throughout",
+            "Spell both alike; if no answer is right, name all classes with labels=",
+        )
     for what, names in (("label", label), ("prediction", said or ())):
         if not {*names} <= {*labels}:
             i = next(i for i, name in enumerate(names) if name not in labels)
-            rows.refuse(i, f"{what} must be one of {listed(labels)}", repr(names[i]), suggest(
-                names[i], labels,
-                "Correct the row, or name all labels (with a probability for each)"))
+            rows.refuse(
+                i,
+                f"{what} must be one of {listed(labels)}",
+                repr(names[i]),
+                suggest(
+                    names[i],
+                    labels,
+                    "Correct the row, or name all labels (with a probability for each)",
+                ),
+            )
     sure = None if arm.confidence is None else _shares(rows, arm.confidence, "confidence")
     p = None
     if arm.probabilities is not None:
         p = _matrix(rows, arm.probabilities, labels)
         said, sure = _most_probable(rows, p, labels, said, sure)
-    return dict(labels=labels, label=label, prediction=said, confidence=sure, probabilities=p,
-                labels_from="seen" if seen else arm.labels_from)
+    return dict(
+        labels=labels,
+        label=label,
+        prediction=said,
+        confidence=sure,
+        probabilities=p,
+        labels_from="seen" if seen else arm.labels_from,
+    )
 
 
 def _test_digest(arm) -> str:
     "Digest of what was asked: id, truth, prompt, cluster and slices of every example."
     names = sorted(arm.slices)
     none = (None,) * len(arm)
-    rows = zip(arm.ids, arm.label, arm.prompt_digests or none, arm.clusters or none,
-               *(arm.slices[name] for name in names), strict=True)
+    rows = zip(
+        arm.ids,
+        arm.label,
+        arm.prompt_digests or none,
+        arm.clusters or none,
+        *(arm.slices[name] for name in names),
+        strict=True,
+    )
     spell = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
     return digest("\n".join(map(spell, (names, *rows))))
 
@@ -243,21 +364,36 @@ def _check_rows(arm) -> dict:
     refuse_misaligned(where, columns_given(arm))
     if not hasattr(arm.ids, "__len__") or not len(arm.ids):
         refuse(where, "there must be an example", "none", "Score at least one example")
-    rows = _Rows(where, tuple([f"index {i}" for i in range(len(arm.ids))]
-                              if arm.places is None else arm.places))
+    rows = _Rows(
+        where,
+        tuple(
+            [f"index {i}" for i in range(len(arm.ids))] if arm.places is None else arm.places
+        ),
+    )
     ids = _names(rows, arm.ids, "id")
     if (twice := text_column(ids).first_repeat) is not None:
         first, again = twice
-        rows.refuse(again, "every example must have an id of its own",
-                    f"{ids[first]!r} at {rows.places[first]} and", "Keep one of the rows")
+        rows.refuse(
+            again,
+            "every example must have an id of its own",
+            f"{ids[first]!r} at {rows.places[first]} and",
+            "Keep one of the rows",
+        )
     drawn, right = _tallies(rows, arm.samples, arm.correct_samples)
-    return dict(ids=ids, places=rows.places, samples=drawn, correct_samples=right,
-                slices=_sliced(rows, arm.slices), **_check_answers(arm, rows))
+    return dict(
+        ids=ids,
+        places=rows.places,
+        samples=drawn,
+        correct_samples=right,
+        slices=_sliced(rows, arm.slices),
+        **_check_answers(arm, rows),
+    )
 
 # %% ../../nbs/arms/03_predictions.ipynb #k0000019
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Predictions(Arm):
     "What one model answered on one list of examples; rows in the order of their ids."
+
     ids: tuple[str, ...]  # n, unique
     label: tuple[str, ...]  # the truth, shape (n,)
     labels: tuple[str, ...] | None = None  # C classes; None: those that occur
@@ -276,12 +412,29 @@ class Predictions(Arm):
     where: str = "Predictions"  # what messages call the whole
     kind: ClassVar[str] = "answers"
     by_id: ClassVar[bool] = True
-    per_item: ClassVar = ("ids", "label", "prediction", "confidence", "probabilities",
-                          "slices", "clusters", "samples", "correct_samples",
-                          "prompt_digests", "places")
-    checks: ClassVar = {"ids": lambda ids, *_: ids} | Arm.checks | {
-        "clusters": of_all_items, "prompt_digests": of_all_items,
-        "ambiguous": one_of(*AMBIGUOUS), "labels_from": one_of(*LABELS_FROM)}
+    per_item: ClassVar = (
+        "ids",
+        "label",
+        "prediction",
+        "confidence",
+        "probabilities",
+        "slices",
+        "clusters",
+        "samples",
+        "correct_samples",
+        "prompt_digests",
+        "places",
+    )
+    checks: ClassVar = (
+        {"ids": lambda ids, *_: ids}
+        | Arm.checks
+        | {
+            "clusters": of_all_items,
+            "prompt_digests": of_all_items,
+            "ambiguous": one_of(*AMBIGUOUS),
+            "labels_from": one_of(*LABELS_FROM),
+        }
+    )
 
     # whether the labels are places of choices that differ by example, and no classes
     choices = property(lambda self: self.labels_from == "choices")
@@ -295,14 +448,22 @@ class Predictions(Arm):
         return lock(self.true_index == self.predicted_index)
 
     def __post_init__(self):
-        for name, value in _check_rows(self).items(): object.__setattr__(self, name, value)
+        for name, value in _check_rows(self).items():
+            object.__setattr__(self, name, value)
         super().__post_init__()
-        if not self.data_id: object.__setattr__(self, "data_id", _test_digest(self))
-        if self.ambiguous == "excluded" and self.ambiguous_label not in self.labels or \
-                not self.counted.any():
-            refuse(self.where, "the excluded label must be one of the labels, not every truth",
-                   f"{self.ambiguous_label!r}, labels {listed(self.labels)}",
-                   "Name it with ambiguous_label=, or use ambiguous='own_class'")
+        if not self.data_id:
+            object.__setattr__(self, "data_id", _test_digest(self))
+        if (
+            self.ambiguous == "excluded"
+            and self.ambiguous_label not in self.labels
+            or not self.counted.any()
+        ):
+            refuse(
+                self.where,
+                "the excluded label must be one of the labels, not every truth",
+                f"{self.ambiguous_label!r}, labels {listed(self.labels)}",
+                "Name it with ambiguous_label=, or use ambiguous='own_class'",
+            )
 
     def _numbered(self, names) -> np.ndarray:
         number = {label: c for c, label in enumerate(self.labels)}
@@ -317,6 +478,7 @@ class Predictions(Arm):
     @property
     def ties(self) -> int:
         "Examples with two most probable labels."
-        if self.probabilities is None: return 0
+        if self.probabilities is None:
+            return 0
         best = self.probabilities == self.probabilities.max(axis=1, keepdims=True)
         return int((best.sum(axis=1) > 1).sum())

@@ -22,27 +22,37 @@ RULES = ("spread", "first")
 @dataclass(frozen=True, kw_only=True)
 class Budget:
     "How many windows of a text are scored, and by which rule they are chosen."
+
     n: int
     rule: str = "spread"  # one of RULES
-    seed: int = 0         # of spread
+    seed: int = 0  # of spread
 
     @classmethod
     def of(cls, value: object, seed: int = 0) -> "Budget":
         "From 40, `40` or `first:40`; UsageError."
-        if isinstance(value, Budget): return value
+        if isinstance(value, Budget):
+            return value
         where, rule, number = "windows", "spread", value
         if isinstance(value, str):
             rule, mark, number = value.rpartition(":")
             rule = rule if mark else "spread"
             if rule not in RULES or not (number.isascii() and number.isdecimal()):
-                refuse(where, "windows must be a number, or first: and a number", repr(value),
-                       "Write 40 or first:40", error=UsageError)
+                refuse(
+                    where,
+                    "windows must be a number, or first: and a number",
+                    repr(value),
+                    "Write 40 or first:40",
+                    error=UsageError,
+                )
             number = int(number)
-        return cls(n=as_count(number, where=where, name="windows", error=UsageError),
-                   rule=rule, seed=as_count(seed, where=where, name="seed", minimum=0,
-                                            error=UsageError))
+        return cls(
+            n=as_count(number, where=where, name="windows", error=UsageError),
+            rule=rule,
+            seed=as_count(seed, where=where, name="seed", minimum=0, error=UsageError),
+        )
 
-    def __str__(self) -> str: return f"{'first:' * (self.rule == 'first')}{self.n}"
+    def __str__(self) -> str:
+        return f"{'first:' * (self.rule == 'first')}{self.n}"
 
 # %% ../../nbs/arms/05_spread.ipynb #w023
 def rank_windows(
@@ -57,8 +67,9 @@ def rank_windows(
     sizes = np.bincount(codes)
     r = np.arange(codes.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     names = dict(zip(codes.tolist(), document_ids, strict=True))
-    u = np.array([int(digest(f"{seed}|{names[d]}")[7:20], 16) / 16**13
-                  for d in range(n_documents)])
+    u = np.array(
+        [int(digest(f"{seed}|{names[d]}")[7:20], 16) / 16**13 for d in range(n_documents)]
+    )
     ranks = (r + np.repeat(u, sizes)) / np.repeat(sizes, sizes)
     return order[np.lexsort((hashes[order], ranks))]
 
@@ -71,9 +82,14 @@ def choose_windows(
     "The windows that a budget pays for; refuses more than there are."
     n, total = budget.n, len(window_ids)
     if n > total:
-        refuse("plan_text", "windows must not exceed what the text holds",
-               f"windows {n}, {total} planned", "Ask for fewer, or add text")
-    if budget.rule == "first" or n == total: return np.arange(n)
+        refuse(
+            "plan_text",
+            "windows must not exceed what the text holds",
+            f"windows {n}, {total} planned",
+            "Ask for fewer, or add text",
+        )
+    if budget.rule == "first" or n == total:
+        return np.arange(n)
     if len(set(document_ids)) > 1:
         return np.sort(rank_windows(window_ids, document_ids, budget.seed)[:n])
     start = int(digest(f"{budget.seed}|{window_ids[0]}")[7:20], 16)

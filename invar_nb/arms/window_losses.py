@@ -15,8 +15,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from .arm import (Arm, counts_of_each, each_once, numbers_to, of_all_items,
-                               one_of, plain_json)
+from invar_nb.arms.arm import (
+    Arm,
+    counts_of_each,
+    each_once,
+    numbers_to,
+    of_all_items,
+    one_of,
+    plain_json,
+)
 from .windows import SPLITS, perplexity
 from ..foundations.refuse import as_names, refuse
 from ..foundations.text_column import TextColumn, as_text_column, text_column
@@ -29,48 +36,62 @@ LARGEST = 1e80  # sums of cubes of totals stay within float64
 
 def sums_of_each(columns, where: str, name: str, n: int) -> dict[str, np.ndarray]:
     "Further per-window sums by name."
-    if columns is None: return {}
+    if columns is None:
+        return {}
     if not isinstance(columns, Mapping):
-        refuse(where, f"{name} must map names to one number per window",
-               type(columns).__name__, 'Pass columns={"kl": [...]}')
+        refuse(
+            where,
+            f"{name} must map names to one number per window",
+            type(columns).__name__,
+            'Pass columns={"kl": [...]}',
+        )
     names = as_names([*columns], where=where, name="names of columns")
     for column in {*names} & {*RESERVED}:
         refuse(where, "a further column needs a name of its own", repr(column), "Rename it")
     check = numbers_to(LARGEST)
-    return {column: check(columns[column], where, f"column {column!r}", n)
-            for column in names}
+    return {column: check(columns[column], where, f"column {column!r}", n) for column in names}
 
 
 WORST = 25.0  # nats per token; guessing among all words of any vocabulary costs half of it
 
 
 def as_means(
-    losses, sums: bool | None,  # each is a sum; None: a mean, refused where it can be none
-    where: str = "WindowLosses.from_arrays", name: str = "log_loss",
+    losses,
+    sums: bool | None,  # each is a sum; None: a mean, refused where it can be none
+    where: str = "WindowLosses.from_arrays",
+    name: str = "log_loss",
     cure: str = "If each is a sum over its window, say sums=True; if it is a mean, sums=False",
 ):
     "The losses as means: sums are divided by their weights."
-    if sums: return losses.changed(log_loss=losses.log_loss / losses.tokens)
+    if sums:
+        return losses.changed(log_loss=losses.log_loss / losses.tokens)
     unit, mean = losses.weight_unit.removesuffix("s"), losses.totals[0].sum() / losses.weight
     if sums is None and mean > WORST:
-        refuse(where, f"{name} must be a mean in nats per {unit}", f"{mean:.4g} on average",
-               cure)
+        refuse(
+            where, f"{name} must be a mean in nats per {unit}", f"{mean:.4g} on average", cure
+        )
     return losses
 
 
 def window_names(values, where: str, name: str, n=None) -> TextColumn:
     "Names of the windows, each once and one at least."
     ids = each_once(values, where, name, named=as_text_column)
-    if len(ids): return ids
+    if len(ids):
+        return ids
     refuse(where, "there must be at least one window", "none", "Score some text first")
 
 
 def check_scored(provenance: Mapping, n: int, where: str = "WindowLosses") -> None:
     "Refuse losses of which windows are gone; those of a shard are a part of the text."
     scored = provenance.get("windows_scored")
-    if scored in (None, n) or "shard" in provenance: return
-    refuse(where, f"losses must hold every one of the {scored} windows that were scored",
-           f"{n}", "The file was changed: score again. A part of an arm is arm.take(places)")
+    if scored in (None, n) or "shard" in provenance:
+        return
+    refuse(
+        where,
+        f"losses must hold every one of the {scored} windows that were scored",
+        f"{n}",
+        "The file was changed: score again. A part of an arm is arm.take(places)",
+    )
 
 
 def facts_of_all(value, where: str, name: str, n: int) -> dict:
@@ -83,7 +104,8 @@ def facts_of_all(value, where: str, name: str, n: int) -> dict:
 def split_of_each(values, where: str, name: str, n: int) -> TextColumn | None:
     "preview or final, for all windows or for none."
     split = of_all_items(values, where, name, n, as_text_column)
-    for word in split.distinct() if split else (): one_of(*SPLITS)(word, where, name, n)
+    for word in split.distinct() if split else ():
+        one_of(*SPLITS)(word, where, name, n)
     return split
 
 # %% ../../nbs/arms/02_window_losses.ipynb #zero0001
@@ -92,14 +114,17 @@ _LONG = 16  # tokens, of which at least one has not
 
 
 def refuse_zeros(
-    arm: Arm,    # of any kind
+    arm: Arm,  # of any kind
     where: str,  # function named by the error
 ) -> None:
     "Refuse losses, or those of a document or a long window, that are all exactly 0."
-    if not isinstance(arm, WindowLosses): return
+    if not isinstance(arm, WindowLosses):
+        return
     zero = arm.log_loss == 0
-    if not zero.any(): return
-    if zero.all() and arm.tokens.sum() >= _FEW: _refuse_all(where, len(zero))
+    if not zero.any():
+        return
+    if zero.all() and arm.tokens.sum() >= _FEW:
+        _refuse_all(where, len(zero))
     if arm.document_ids is not None:
         codes, n = arm.document_ids.codes()
         counts = np.bincount(codes, arm.tokens, n)
@@ -108,7 +133,8 @@ def refuse_zeros(
             first = int(np.argmax(empty[codes]))
             _refuse_some(where, arm.document_ids[first], int(empty.sum()))
     long = zero & (arm.tokens >= _LONG)
-    if long.any(): _refuse_window(where, arm.window_ids[int(np.argmax(long))])
+    if long.any():
+        _refuse_window(where, arm.window_ids[int(np.argmax(long))])
 
 
 _MEASURED = "a loss must have been measured"
@@ -120,13 +146,23 @@ def _refuse_all(where, n):
 
 
 def _refuse_some(where, name, n):
-    refuse(where, _MEASURED, f"only 0 in document {name!r} ({n} such)",
-           f"{_AGAIN}, or leave it out of every file", code="zeros")
+    refuse(
+        where,
+        _MEASURED,
+        f"only 0 in document {name!r} ({n} such)",
+        f"{_AGAIN}, or leave it out of every file",
+        code="zeros",
+    )
 
 
 def _refuse_window(where, name):  # perhaps of one batch: how many there are is not known
-    refuse(where, _MEASURED, f"exactly 0 for all tokens of window {name!r}",
-           f"{_AGAIN}, or leave such windows out of every file", code="zeros")
+    refuse(
+        where,
+        _MEASURED,
+        f"exactly 0 for all tokens of window {name!r}",
+        f"{_AGAIN}, or leave such windows out of every file",
+        code="zeros",
+    )
 
 
 class ZeroLosses:
@@ -150,33 +186,43 @@ class ZeroLosses:
         long = np.flatnonzero(~measured & (arm.tokens >= _LONG))
         if len(long) and self.long_window is None:
             self.long_window = arm.window_ids[int(long[0])]
-        if numbers is None: return
+        if numbers is None:
+            return
         if measured.all():
             self.empty.pop(int(numbers[0]), None)
             self.last_measured = int(numbers[-1])
             return
         first = int(numbers[0])
         known = np.bincount(numbers - first, measured) > 0
-        tokens, begins = np.bincount(numbers - first, arm.tokens), np.searchsorted(
-            numbers, np.arange(first, first + len(known)))
-        if known[0]: self.empty.pop(first, None)
+        tokens, begins = (
+            np.bincount(numbers - first, arm.tokens),
+            np.searchsorted(numbers, np.arange(first, first + len(known))),
+        )
+        if known[0]:
+            self.empty.pop(first, None)
         for k in np.flatnonzero(~known).tolist():
-            if first + k == self.last_measured: continue
+            if first + k == self.last_measured:
+                continue
             row = self.empty.setdefault(first + k, [arm.document_ids[int(begins[k])], 0])
             row[1] += int(tokens[k])
-        if known[-1]: self.last_measured = int(numbers[-1])
+        if known[-1]:
+            self.last_measured = int(numbers[-1])
 
     def check(self, where: str) -> None:
         "Refuse what `refuse_zeros` refuses."
-        if not self.is_measured and self.tokens >= _FEW: _refuse_all(where, self.rows)
+        if not self.is_measured and self.tokens >= _FEW:
+            _refuse_all(where, self.rows)
         names = [name for name, tokens in self.empty.values() if tokens >= _FEW]
-        if names: _refuse_some(where, names[0], len(names))
-        if self.long_window is not None: _refuse_window(where, self.long_window)
+        if names:
+            _refuse_some(where, names[0], len(names))
+        if self.long_window is not None:
+            _refuse_window(where, self.long_window)
 
 # %% ../../nbs/arms/02_window_losses.ipynb #k0000019
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class WindowLosses(Arm):
     "One model's mean loss on every window of a plan, in the plan's order."
+
     window_ids: TextColumn  # unique; made from any sequence of names
     tokens: np.ndarray  # t_i, shape (n,), counts >= 1 of `weight_unit`
     log_loss: np.ndarray  # l_i, shape (n,), finite, >= 0 [nats per weight_unit]
@@ -186,14 +232,29 @@ class WindowLosses(Arm):
     weight_unit: str = "tokens"  # one of WEIGHT_UNITS
     columns: Mapping[str, np.ndarray] = field(default_factory=dict)  # sums over each window
     kind: ClassVar[str] = "losses"
-    per_item: ClassVar = ("window_ids", "tokens", "log_loss", "document_ids", "n_bytes",
-                          "split", "columns")
-    checks: ClassVar = {"window_ids": window_names} | Arm.checks | {
-        "provenance": facts_of_all, "tokens": counts_of_each,
-        "log_loss": numbers_to(LARGEST, minimum=0),
-        "document_ids": partial(of_all_items, named=as_text_column), "split": split_of_each,
-        "n_bytes": counts_of_each, "columns": sums_of_each,
-        "weight_unit": one_of(*WEIGHT_UNITS)}
+    per_item: ClassVar = (
+        "window_ids",
+        "tokens",
+        "log_loss",
+        "document_ids",
+        "n_bytes",
+        "split",
+        "columns",
+    )
+    checks: ClassVar = (
+        {"window_ids": window_names}
+        | Arm.checks
+        | {
+            "provenance": facts_of_all,
+            "tokens": counts_of_each,
+            "log_loss": numbers_to(LARGEST, minimum=0),
+            "document_ids": partial(of_all_items, named=as_text_column),
+            "split": split_of_each,
+            "n_bytes": counts_of_each,
+            "columns": sums_of_each,
+            "weight_unit": one_of(*WEIGHT_UNITS),
+        }
+    )
     ids = property(lambda self: self.window_ids)
     clusters = property(lambda self: self.document_ids)
 
@@ -211,17 +272,20 @@ class WindowLosses(Arm):
 
     @classmethod
     def from_arrays(
-        cls, window_ids: object,  # n unique names
-        tokens: object,        # t_i, shape (n,), counts >= 1 of `weight_unit`
-        log_loss: object,      # l_i, shape (n,) [nats per weight_unit]
-        *, model: str = "", data_id: str = "",  # name of the model, digest of the text
-        document_ids: object = None,          # the document of each window, shape (n,)
-        n_bytes: object = None,               # shape (n,), UTF-8 bytes of the scored tokens
-        split: object = None,                 # "preview" or "final", shape (n,)
-        weight_unit: str = "tokens",          # one of WEIGHT_UNITS
-        columns: Mapping | None = None,       # name -> sums over each window, shape (n,)
-        provenance: Mapping | None = None,    # what is known of the scoring
-        sums: bool | None = None,             # log_loss holds sums; None: means, if plausible
+        cls,
+        window_ids: object,  # n unique names
+        tokens: object,  # t_i, shape (n,), counts >= 1 of `weight_unit`
+        log_loss: object,  # l_i, shape (n,) [nats per weight_unit]
+        *,
+        model: str = "",
+        data_id: str = "",  # name of the model, digest of the text
+        document_ids: object = None,  # the document of each window, shape (n,)
+        n_bytes: object = None,  # shape (n,), UTF-8 bytes of the scored tokens
+        split: object = None,  # "preview" or "final", shape (n,)
+        weight_unit: str = "tokens",  # one of WEIGHT_UNITS
+        columns: Mapping | None = None,  # name -> sums over each window, shape (n,)
+        provenance: Mapping | None = None,  # what is known of the scoring
+        sums: bool | None = None,  # log_loss holds sums; None: means, if plausible
     ) -> "WindowLosses":
         "Build from anything `numpy.asarray` takes."
         fields = {k: v for k, v in locals().items() if k not in ("cls", "sums")}
@@ -238,14 +302,18 @@ class WindowLosses(Arm):
         return self.columns.get("own_tokens") if self.weight_unit == "bytes" else None
 
     def changed(self, **fields) -> "WindowLosses":
-        texts = {name: text_column(values) for name, values in fields.items()
-                 if name in ("window_ids", "document_ids", "split") and values is not None}
+        texts = {
+            name: text_column(values)
+            for name, values in fields.items()
+            if name in ("window_ids", "document_ids", "split") and values is not None
+        }
         return super().changed(**fields | texts)
 
 # %% ../../nbs/arms/02_window_losses.ipynb #spl2
 def find_splits(arm) -> tuple[dict[str, np.ndarray], str]:  # of bool, shape (n,)
     "Which windows are of preview and of final, and why: as recorded, or the two halves."
-    if arm.split is None: preview, how = np.arange(len(arm)) < len(arm) // 2, "halves"
+    if arm.split is None:
+        preview, how = np.arange(len(arm)) < len(arm) // 2, "halves"
     else:
         codes, _ = arm.split.codes()
         preview = np.array([name == "preview" for name in arm.split.distinct()])[codes]
@@ -256,10 +324,11 @@ def find_splits(arm) -> tuple[dict[str, np.ndarray], str]:  # of bool, shape (n,
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class StreamedLosses(Arm):
     "Losses that stay in their file, of which the header is known."
+
     file: object  # header, columns, len(), batches(), read(): as open_losses gives them
-    weight: float | None = None   # tokens of all windows, once they were counted
+    weight: float | None = None  # tokens of all windows, once they were counted
     documents: int | None = None
-    same: int | None = None       # windows whose loss is that of the baseline
+    same: int | None = None  # windows whose loss is that of the baseline
     weight_unit: str = "tokens"
     kind: ClassVar[str] = "losses"
     document_ids = split = n_bytes = None
@@ -269,15 +338,24 @@ class StreamedLosses(Arm):
             object.__setattr__(self, name, self.file.header.get(name, getattr(self, name)))
         check_scored(self.provenance, len(self), getattr(self.file, "where", "StreamedLosses"))
 
-    def __len__(self) -> int: return len(self.file)
+    def __len__(self) -> int:
+        return len(self.file)
 
     def batches(self) -> Iterator[WindowLosses]:
         "The windows, some at a time, as the file's reader checked them."
         template = WindowLosses.from_arrays(
-            ["-"], [1], [0.0], model=self.model, data_id=self.data_id,
-            weight_unit=self.weight_unit).changed(provenance=self.provenance)
+            ["-"],
+            [1],
+            [0.0],
+            model=self.model,
+            data_id=self.data_id,
+            weight_unit=self.weight_unit,
+        ).changed(provenance=self.provenance)
         for batch in self.file.batches():
             shared = {name: batch.get(name) for name in RESERVED}
             yield template.changed(
-                window_ids=shared.pop("window_id"), document_ids=shared.pop("document_id"),
-                columns={k: v for k, v in batch.items() if k not in RESERVED}, **shared)
+                window_ids=shared.pop("window_id"),
+                document_ids=shared.pop("document_id"),
+                columns={k: v for k, v in batch.items() if k not in RESERVED},
+                **shared,
+            )

@@ -12,8 +12,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..foundations.refuse import (as_choice, as_count, as_counts, as_names, as_vector,
-                                         refuse, refuse_misaligned)
+from invar_nb.foundations.refuse import (
+    as_choice,
+    as_count,
+    as_counts,
+    as_names,
+    as_vector,
+    refuse,
+    refuse_misaligned,
+)
 from ..foundations.text_column import TextColumn
 from ..statistics.totals import weighted_mean
 
@@ -24,6 +31,7 @@ SPLITS = ("preview", "final")
 @dataclass(frozen=True, kw_only=True)
 class Window:
     "One forward pass: `start..stop` go in, losses of `score_from..stop` come out."
+
     start: int  # first token the model sees
     score_from: int  # first token whose loss counts; at least start + 1
     stop: int  # one past the last token, seen and scored
@@ -35,10 +43,13 @@ class Window:
             value = as_count(getattr(self, name), where="Window", name=name, minimum=0)
             object.__setattr__(self, name, value)
         if not self.start < self.score_from < self.stop:
-            refuse("Window", "start, score_from and stop must rise",
-                   f"start {self.start}, score_from {self.score_from}, stop {self.stop}",
-                   "Score from the second token of the window, since the first has no "
-                   "context, and leave out windows that score nothing")
+            refuse(
+                "Window",
+                "start, score_from and stop must rise",
+                f"start {self.start}, score_from {self.score_from}, stop {self.stop}",
+                "Score from the second token of the window, since the first has no "
+                "context, and leave out windows that score nothing",
+            )
         names = as_names([self.document_id], where="Window", name="document_id")
         object.__setattr__(self, "document_id", names[0])
         as_choice(self.split, SPLITS, where="Window", name="split")
@@ -77,22 +88,34 @@ def plan_windows(
     stride = as_count(stride, where=where, name="stride")
     as_choice(first_window, FIRST_WINDOWS, where=where, name="first_window")
     if n_tokens < 2:
-        refuse(where, "a document must have at least 2 tokens", f"n_tokens {n_tokens}",
-               "Leave the document out, or prepend a BOS token")
+        refuse(
+            where,
+            "a document must have at least 2 tokens",
+            f"n_tokens {n_tokens}",
+            "Leave the document out, or prepend a BOS token",
+        )
     if stride > max_length:
-        refuse(where, "stride must not exceed max_length, or tokens are never scored",
-               f"stride {stride}, max_length {max_length}",
-               f"Choose a stride of at most {max_length}")
+        refuse(
+            where,
+            "stride must not exceed max_length, or tokens are never scored",
+            f"stride {stride}, max_length {max_length}",
+            f"Choose a stride of at most {max_length}",
+        )
     step = min(stride, max_length - 1)  # its first token has no context
     score_from = 1 if first_window == "all" else max_length - step
     if score_from >= n_tokens:
-        refuse(where, f"a document must be longer than the {score_from} tokens of context",
-               f"n_tokens {n_tokens}", 'Use first_window="all"')
+        refuse(
+            where,
+            f"a document must be longer than the {score_from} tokens of context",
+            f"n_tokens {n_tokens}",
+            'Use first_window="all"',
+        )
     windows, start = [], 0
     while score_from < n_tokens:
         stop = min(start + max_length, n_tokens)
-        windows.append(Window(start=start, score_from=score_from, stop=stop,
-                              document_id=document_id))
+        windows.append(
+            Window(start=start, score_from=score_from, stop=stop, document_id=document_id)
+        )
         start, score_from = start + step, stop
     return tuple(windows)
 
@@ -102,30 +125,39 @@ def scored_ranges(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     "Number of the document, start and stop of ids such as `0:128-256`; None for other ids."
     from pyarrow import compute
+
     parts = compute.split_pattern(ids.array, ":", max_splits=1, reverse=True).flatten()
-    if len(parts) != 2 * len(ids): return None
-    ends = compute.split_pattern(parts.take(np.arange(1, len(parts), 2)), "-",
-                                 max_splits=1).flatten()
-    good = compute.and_(compute.ascii_is_decimal(ends), compute.less(
-        compute.binary_length(ends), 16))
-    if len(ends) != 2 * len(ids) or not good.to_numpy(zero_copy_only=False).all(): return None
+    if len(parts) != 2 * len(ids):
+        return None
+    ends = compute.split_pattern(
+        parts.take(np.arange(1, len(parts), 2)), "-", max_splits=1
+    ).flatten()
+    good = compute.and_(
+        compute.ascii_is_decimal(ends), compute.less(compute.binary_length(ends), 16)
+    )
+    if len(ends) != 2 * len(ids) or not good.to_numpy(zero_copy_only=False).all():
+        return None
     start, stop = ends.cast("int64").to_numpy().reshape(-1, 2).T
-    if (start >= stop).any() or len(ids) * (int(stop.max()) + 1) > 2**62: return None
+    if (start >= stop).any() or len(ids) * (int(stop.max()) + 1) > 2**62:
+        return None
     return TextColumn(parts.take(np.arange(0, len(parts), 2))).codes()[0], start, stop
 
 # %% ../../nbs/arms/01_windows.ipynb #c057
 def assign_splits(windows: Iterable[Window]) -> tuple[Window, ...]:
     "The first half of the windows is preview, rounded down, the others final."
     windows = tuple(windows)
-    return tuple(replace(window, split=SPLITS[i >= len(windows) // 2])
-                 for i, window in enumerate(windows))
+    return tuple(
+        replace(window, split=SPLITS[i >= len(windows) // 2])
+        for i, window in enumerate(windows)
+    )
 
 # %% ../../nbs/arms/01_windows.ipynb #c059
 def _scored(log_loss, tokens, where):
     refuse_misaligned(where, {"log_loss": log_loss, "tokens": tokens})
     log_loss = as_vector(log_loss, where=where, name="log_loss", minimum=0)
     tokens = as_counts(tokens, where=where, name="tokens", length=len(log_loss))
-    if len(log_loss): return log_loss, tokens
+    if len(log_loss):
+        return log_loss, tokens
     refuse(where, "there must be at least one window", "none", "Score some text first")
 
 
@@ -137,8 +169,12 @@ def perplexity(
     log_loss, tokens = _scored(log_loss, tokens, "perplexity")
     mean = weighted_mean(log_loss, tokens)
     if mean > math.log(np.finfo(float).max):
-        refuse("perplexity", "the mean log-loss must stay below 709.78 nats", f"{mean:.6g}",
-               "Report the mean log-loss itself: its exponential does not fit a float")
+        refuse(
+            "perplexity",
+            "the mean log-loss must stay below 709.78 nats",
+            f"{mean:.6g}",
+            "Report the mean log-loss itself: its exponential does not fit a float",
+        )
     return math.exp(mean)
 
 # %% ../../nbs/arms/01_windows.ipynb #c060

@@ -16,17 +16,27 @@ from functools import cache, partial
 import numpy as np
 from scipy.special import stdtr
 
-from ..metrics.metric import (Metric, ends_of_change, exact_interval, in_unit,
-                                         item_totals, prepare_metric, values_without)
 from ..arms.pair import Pair
 from .units import FEWEST, Units, choose_units, counted, noun_of
 from ..foundations.interval import Fallback, Forest, Interval, Shown
 from ..foundations.refuse import UsageError, as_choice, as_count, as_fraction, refuse
+from invar_nb.metrics.metric import (
+    Metric,
+    ends_of_change,
+    exact_interval,
+    in_unit,
+    item_totals,
+    prepare_metric,
+    values_without,
+)
 from ..statistics.bootstrap import BootstrapPlan, bootstrap_analysis
-from ..statistics.jackknife import (Jackknife, jackknife_ratio,
-                                           jackknife_ratio_difference, jackknife_statistic)
-from ..statistics.serial import (serial_ratio, serial_ratio_difference,
-                                        serial_statistic)
+from invar_nb.statistics.jackknife import (
+    Jackknife,
+    jackknife_ratio,
+    jackknife_ratio_difference,
+    jackknife_statistic,
+)
+from ..statistics.serial import serial_ratio, serial_ratio_difference, serial_statistic
 from ..statistics.totals import round_off, stored_precision
 
 # %% ../../nbs/comparison/01_difference.ipynb #c021
@@ -36,59 +46,86 @@ METHODS = ("jackknife", "bca", "percentile")
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     "How intervals are made; the same for every metric of a comparison."
+
     method: str = "jackknife"  # one of METHODS
-    units: str = "auto"        # independent ones: documents, clusters, serial, windows, items;
+    units: str = "auto"  # independent ones: documents, clusters, serial, windows, items;
     #   serial: windows in text order, whose neighbours may be correlated; auto: documents
     #   where there are ten effective ones, else serial; of answers clusters, else items
-    level: float = 0.95        # confidence of the intervals
+    level: float = 0.95  # confidence of the intervals
     replicates: int | None = None  # of a bootstrap; None: exact
-    seed: int | None = None    # of its draws
+    seed: int | None = None  # of its draws
     resample: str = "windows"  # of a bootstrap; "tokens" draws by tokens and covers too little
 
     def __post_init__(self):
         as_choice(self.method, METHODS, where="compare", name="method", error=UsageError)
         if self.units == "tokens":
-            refuse("compare", "units must be independent of each other", "tokens", "Tokens of "
-                   'a text depend on each other; say units="documents", or leave it out',
-                   error=UsageError)
+            refuse(
+                "compare",
+                "units must be independent of each other",
+                "tokens",
+                "Tokens of "
+                'a text depend on each other; say units="documents", or leave it out',
+                error=UsageError,
+            )
         level = as_fraction(self.level, where="compare", name="level", error=UsageError)
         object.__setattr__(self, "level", level)
         drawn = (self.replicates, self.seed, self.resample) != (None, None, "windows")
         if self.method == "jackknife" and drawn:
             halves = (self.replicates is None) != (self.seed is None)
             both = " with replicates=2000 and seed=1" if halves else ""
-            refuse("compare", "replicates, seed and resample belong to a bootstrap",
-                   'method="jackknife"', f'Choose method="bca"{both}, or leave them out',
-                   error=UsageError)
-        if self.method == "jackknife": return
+            refuse(
+                "compare",
+                "replicates, seed and resample belong to a bootstrap",
+                'method="jackknife"',
+                f'Choose method="bca"{both}, or leave them out',
+                error=UsageError,
+            )
+        if self.method == "jackknife":
+            return
         if self.replicates is not None:
-            replicates = as_count(self.replicates, where="compare", name="replicates",
-                                  error=UsageError)
+            replicates = as_count(
+                self.replicates, where="compare", name="replicates", error=UsageError
+            )
             object.__setattr__(self, "replicates", replicates)
         if self.replicates and self.replicates > 10**7:
-            refuse("compare", "replicates must be at most 10000000", self.replicates,
-                   "Leave it out: the exact bootstrap has no Monte Carlo error",
-                   error=UsageError)
+            refuse(
+                "compare",
+                "replicates must be at most 10000000",
+                self.replicates,
+                "Leave it out: the exact bootstrap has no Monte Carlo error",
+                error=UsageError,
+            )
         self.plan(level)
 
     def plan(self, level: float) -> BootstrapPlan:
         "The bootstrap at a level."
-        return BootstrapPlan(method=self.method, replicates=self.replicates, seed=self.seed,
-                             level=level, resample=self.resample)
+        return BootstrapPlan(
+            method=self.method,
+            replicates=self.replicates,
+            seed=self.seed,
+            level=level,
+            resample=self.resample,
+        )
 
 # %% ../../nbs/comparison/01_difference.ipynb #c014
 def paired_totals(a: tuple, b: tuple) -> np.ndarray:  # totals of both arms, equal weights
     "Numerators of the difference, with what is rounding taken out."
-    largest = np.divide(np.maximum(np.abs(a[0]), np.abs(b[0])), a[1],
-                        out=np.zeros_like(a[0]), where=a[1] > 0)
+    largest = np.divide(
+        np.maximum(np.abs(a[0]), np.abs(b[0])), a[1], out=np.zeros_like(a[0]), where=a[1] > 0
+    )
     used = a[1] > 0
-    return round_off(b[0] - a[0], a[1], largest, lambda: max(
-        stored_precision(sums[used] / a[1][used]) for sums in (a[0], b[0])))
+    return round_off(
+        b[0] - a[0],
+        a[1],
+        largest,
+        lambda: max(stored_precision(sums[used] / a[1][used]) for sums in (a[0], b[0])),
+    )
 
 # %% ../../nbs/comparison/01_difference.ipynb #c015
 def by_unit(totals, units):
     "Totals of each unit from those of each row."
-    if units.n_units == len(units.codes): return totals
+    if units.n_units == len(units.codes):
+        return totals
     return tuple(np.bincount(units.codes, values, units.n_units) for values in totals)
 
 
@@ -98,15 +135,17 @@ def fit_totals(a, b, units):
     if np.array_equal(a[1], b[1]):
         both = paired_totals(a, b), a[1]
         rows = jackknife_ratio(*both)
-        if serial: return serial_ratio(*by_unit(both, units)), rows
+        if serial:
+            return serial_ratio(*by_unit(both, units)), rows
         return jackknife_ratio(*by_unit(both, units)), rows
     rows = jackknife_ratio_difference(a, b)
-    if serial: return serial_ratio_difference(by_unit(a, units), by_unit(b, units)), rows
+    if serial:
+        return serial_ratio_difference(by_unit(a, units), by_unit(b, units)), rows
     return jackknife_ratio_difference(by_unit(a, units), by_unit(b, units)), rows
 
 # %% ../../nbs/comparison/01_difference.ipynb #flo1
 def fit_left_out(
-    estimate: float,      # of all units
+    estimate: float,  # of all units
     without: np.ndarray,  # without each unit, shape (n_units,)
     units: Units,
 ) -> Jackknife:
@@ -117,37 +156,52 @@ def fit_left_out(
 # %% ../../nbs/comparison/01_difference.ipynb #c015c
 def effective_rows(n: int, rows: Jackknife | None, fit: Jackknife) -> float:
     "n SE_rows^2 / SE_units^2, at most n (@eq-jackknife-n-eff)."
-    if rows is None or not fit.standard_error > 0: return float(n)
+    if rows is None or not fit.standard_error > 0:
+        return float(n)
     return float(min(n, n * (rows.standard_error / fit.standard_error) ** 2))
 
 # %% ../../nbs/comparison/01_difference.ipynb #c031
-_TOKENS = ("resample='tokens' draws windows with probability proportional to their tokens and "
-           "averages without weights: its interval is too short unless the variance of a "
-           "window falls with its tokens.")
+_TOKENS = (
+    "resample='tokens' draws windows with probability proportional to their tokens and "
+    "averages without weights: its interval is too short unless the variance of a "
+    "window falls with its tokens."
+)
 
 
 def _bootstrap(metric, a, b, units, settings):
     "(level -> Interval, p of no change) by the bootstrap, or a refusal."
     if units.name == "serial":
-        refuse("compare", f"method={settings.method!r} cannot use serial units", "serial",
-               'Say units="windows" or units="documents", or use the jackknife',
-               error=UsageError)
+        refuse(
+            "compare",
+            f"method={settings.method!r} cannot use serial units",
+            "serial",
+            'Say units="windows" or units="documents", or use the jackknife',
+            error=UsageError,
+        )
     if a is None or not np.array_equal(a[1], b[1]) or (a[1] != np.round(a[1])).any():
-        refuse("compare", "a bootstrap needs paired differences with whole-number weights",
-               f"metric {metric.name!r}", 'Use method="jackknife"', error=UsageError)
+        refuse(
+            "compare",
+            "a bootstrap needs paired differences with whole-number weights",
+            f"metric {metric.name!r}",
+            'Use method="jackknife"',
+            error=UsageError,
+        )
     numerators, weights = by_unit((paired_totals(a, b), a[1]), units)
     keep = weights > 0
     delta, counts = numerators[keep] / weights[keep], weights[keep].astype(np.int64)
     scale = float(np.abs(np.concatenate([a[0], b[0]]) / np.tile(np.maximum(a[1], 1), 2)).max())
-    run = cache(lambda level: bootstrap_analysis(
-        delta, counts, settings.plan(level), scale=scale))
+    run = cache(
+        lambda level: bootstrap_analysis(delta, counts, settings.plan(level), scale=scale)
+    )
     return lambda level: run(level)[0], run(settings.level)[1]
 
 # %% ../../nbs/comparison/01_difference.ipynb #chg2
 def shown_unit(d) -> tuple[float, str]:
     "The factor and the unit in which a change is shown."
-    if d.scale == "log": return 100, " %"
-    if d.unit == "relative": return 100, " %"
+    if d.scale == "log":
+        return 100, " %"
+    if d.unit == "relative":
+        return 100, " %"
     return (100, " points") if d.unit == "share" else (1, f" {d.unit}".rstrip())
 
 
@@ -167,7 +221,8 @@ def change_text(
     size = max(abs(shown), width, *(scale * abs(x) for x in (d.interval.low, d.interval.high)))
     digits = f".{places}f" if not size or 1e-7 <= size < 1e12 else ".3g"
     text = f"{shown:{'+' if sign else ''}{digits}}"
-    if float(text) == 0: text = text.replace("-", "").replace("+", "")
+    if float(text) == 0:
+        text = text.replace("-", "").replace("+", "")
     return text + unit
 
 
@@ -176,7 +231,8 @@ def change_axis(d) -> tuple[Callable[[float], float], str]:  # a Difference, or 
     scale, unit = shown_unit(d)
     unit = unit.strip().replace("points", "percentage points")
     label = f"change of {d.title}" + f" [{unit}]" * bool(unit)
-    if d.scale == "log": return lambda x: scale * math.expm1(min(x, 700)), label
+    if d.scale == "log":
+        return lambda x: scale * math.expm1(min(x, 700)), label
     return lambda x: float(scale * x), label
 
 # %% ../../nbs/comparison/01_difference.ipynb #chg4
@@ -185,11 +241,10 @@ def difference_line(
 ) -> str:
     "What changed by how much, with its interval and what that rests on."
     ends, unit = [change_text(x, d) for x in d.interval], shown_unit(d)[1]
-    if len(unit) > 2: ends = [end.removesuffix(unit) for end in ends]  # written once
-    span = ", no interval" if d.n_units < 2 or d.interval.is_point \
-        else f" [{', '.join(ends)}]"
-    return (f"{d.title} {change_text(d.delta, d)}{span}, "
-            f"{counted(d.n_units, noun_of(d.units))}")
+    if len(unit) > 2:
+        ends = [end.removesuffix(unit) for end in ends]  # written once
+    span = ", no interval" if d.n_units < 2 or d.interval.is_point else f" [{', '.join(ends)}]"
+    return f"{d.title} {change_text(d.delta, d)}{span}, {counted(d.n_units, noun_of(d.units))}"
 
 
 def difference_forest(
@@ -199,11 +254,13 @@ def difference_forest(
     margin: float = 0.0,  # in the metric's unit; 0: none
 ) -> Forest | None:
     "The same as a picture, with a margin; None where one unit has no interval."
-    if d.interval.of_one_unit: return None
+    if d.interval.of_one_unit:
+        return None
     shown, axis = change_axis(d)
     bar = label or d.title, *map(shown, (d.delta, *d.interval)), claim
-    return Forest(bars=[bar], axis=axis,
-                  margin=(shown(-margin), shown(margin)) if margin else None)
+    return Forest(
+        bars=[bar], axis=axis, margin=(shown(-margin), shown(margin)) if margin else None
+    )
 
 # %% ../../nbs/comparison/01_difference.ipynb #c010
 def turned(
@@ -211,28 +268,35 @@ def turned(
     better: str,  # "lower" or "higher"
 ) -> Interval:
     "The interval of the loss: positive is worse."
-    if better == "lower": return interval
+    if better == "lower":
+        return interval
     return replace(interval, low=-interval.high, high=-interval.low)
 
 # %% ../../nbs/comparison/01_difference.ipynb #a2own001
-_OWNER = {name: part for part, names in {
-    "metric": ("unit", "better", "scale", "whole", "positive"),
-    "fit": ("standard_error", "dof", "nu", "n_units", "units_eff"),
-    "interval": ("level", "method", "fallback")}.items() for name in names}
+_OWNER = {
+    name: part
+    for part, names in {
+        "metric": ("unit", "better", "scale", "whole", "positive"),
+        "fit": ("standard_error", "dof", "nu", "n_units", "units_eff"),
+        "interval": ("level", "method", "fallback"),
+    }.items()
+    for name in names
+}
 
 # %% ../../nbs/comparison/01_difference.ipynb #c002
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Difference(Shown):
     "One metric of both arms, candidate less baseline, with its interval and p-value."
-    metric: Metric           # as prepared for these arms
-    fit: Jackknife           # over the units; its estimate is the difference
-    baseline: float | None   # the metric itself; None where only a pair has it
-    candidate: float         # the metric of the candidate, in its unit
-    interval: Interval       # of the difference; on the log scale of the logarithms
-    p_value: float | None    # two-sided, of no difference
-    n: int                   # items
-    n_eff: float             # independent items that would give so wide an interval
-    units: str               # what the interval counts: documents, windows, seeds, ...
+
+    metric: Metric  # as prepared for these arms
+    fit: Jackknife  # over the units; its estimate is the difference
+    baseline: float | None  # the metric itself; None where only a pair has it
+    candidate: float  # the metric of the candidate, in its unit
+    interval: Interval  # of the difference; on the log scale of the logarithms
+    p_value: float | None  # two-sided, of no difference
+    n: int  # items
+    n_eff: float  # independent items that would give so wide an interval
+    units: str  # what the interval counts: documents, windows, seeds, ...
     note: str | None = None  # what a reader must know of it
     at: Callable = field(repr=False, compare=False)  # level -> Interval
     p_of: Callable | None = field(default=None, repr=False, compare=False)  # null -> p
@@ -245,21 +309,27 @@ class Difference(Shown):
     title = property(lambda self: self.metric.title or self.metric.name)
     judged = property(lambda self: not self.metric.caveat)
     worse = property(lambda self: turned(self.interval, self.better))  # positive is worse
+
     @property
-    def delta(self) -> float: return self.fit.estimate
+    def delta(self) -> float:
+        return self.fit.estimate
+
     @property
     def improvement(self) -> float:  # delta, positive where the candidate is better
         return 0.0 - self.delta if self.better == "lower" else self.delta
+
     @property
     def ratio(self) -> float | None:  # candidate over baseline, on the log scale
         return math.exp(self.delta) if self.scale == "log" else None
+
     @property
     def ratio_interval(self) -> Interval | None:  # exp of the interval, bit for bit
         return self.interval.exp() if self.scale == "log" else None
 
     def __getattr__(self, name):
         "Names of the metric, the fit and the interval, read through."
-        if name not in _OWNER: raise AttributeError(f"Difference has no attribute {name!r}")
+        if name not in _OWNER:
+            raise AttributeError(f"Difference has no attribute {name!r}")
         return getattr(getattr(self, _OWNER[name]), name)
 
     @property
@@ -270,34 +340,65 @@ class Difference(Shown):
     @property
     def enough(self) -> bool:
         "Whether its interval can bear a claim: enough units, none that dominate, no alarm."
-        if not self.judged or self.unmoved or self.interval.alarm: return False
-        if self.units == "seeds": return self.n_units > 1
+        if not self.judged or self.unmoved or self.interval.alarm:
+            return False
+        if self.units == "seeds":
+            return self.n_units > 1
         return self.units_eff >= FEWEST and (self.fallback is not None or self.nu >= 4)
 
-    def _line(self): return difference_line(self)
+    def _line(self):
+        return difference_line(self)
 
-    def _forest(self): return difference_forest(self)
+    def _forest(self):
+        return difference_forest(self)
 
     def to_dict(self) -> dict:
         "Plain values, ready for JSON."
-        names = ("unit", "title", "better", "scale", "baseline", "candidate", "delta",
-                 "p_value", "level", "n", "n_eff", "units", "n_units", "units_eff", "dof",
-                 "nu", "standard_error", "method", "note", "judged", "ratio", "positive")
+        names = (
+            "unit",
+            "title",
+            "better",
+            "scale",
+            "baseline",
+            "candidate",
+            "delta",
+            "p_value",
+            "level",
+            "n",
+            "n_eff",
+            "units",
+            "n_units",
+            "units_eff",
+            "dof",
+            "nu",
+            "standard_error",
+            "method",
+            "note",
+            "judged",
+            "ratio",
+            "positive",
+        )
         fallback, shown = self.fallback, self.ratio_interval or self.interval
         finite = lambda v: None if isinstance(v, float) and math.isinf(v) else v
-        return {"metric": self.metric.name, **{n: finite(getattr(self, n)) for n in names},
-                "fallback": fallback and asdict(fallback), "alarm": self.interval.alarm,
-                "ci": [self.interval.low, self.interval.high],
-                "display_ci": [shown.low, shown.high]}
+        return {
+            "metric": self.metric.name,
+            **{n: finite(getattr(self, n)) for n in names},
+            "fallback": fallback and asdict(fallback),
+            "alarm": self.interval.alarm,
+            "ci": [self.interval.low, self.interval.high],
+            "display_ci": [shown.low, shown.high],
+        }
 
 # %% ../../nbs/comparison/01_difference.ipynb #mov02
 def _of_value(metric, fit, at, p_of):
     "The same of a value whose share is known: error and ends by the way back (Woodruff)."
     value, error, D = metric.inverse, fit.standard_error, fit.estimate
-    shown = replace(fit, estimate=value(D), standard_error=(value(D + error)
-                                                            - value(D - error)) / 2)
-    p_at = metric.forward and (lambda null: 1.0 if null == shown.estimate else p_of(
-        metric.forward(null)))
+    shown = replace(
+        fit, estimate=value(D), standard_error=(value(D + error) - value(D - error)) / 2
+    )
+    p_at = metric.forward and (
+        lambda null: 1.0 if null == shown.estimate else p_of(metric.forward(null))
+    )
     return shown, lambda level: at(level).map(value), p_at
 
 
@@ -311,44 +412,58 @@ def _by_test(fit, change, p_value, ends):
         low, high = ends(level)
         if not change or p_value > round(1 - level, 12):
             low, high = min(low, 0.0), max(high, 0.0)
-        elif change > 0: low = max(low, 0.0)
-        else: high = min(high, 0.0)
-        return Interval(low=low, high=high, level=level, method="mover",
-                        engine="closed_form", alarm=fit.alarm)
+        elif change > 0:
+            low = max(low, 0.0)
+        else:
+            high = min(high, 0.0)
+        return Interval(
+            low=low,
+            high=high,
+            level=level,
+            method="mover",
+            engine="closed_form",
+            alarm=fit.alarm,
+        )
+
     low, high = ends(1 - 2 * float(stdtr(fit.dof, -1)))  # one standard error to each side
     return replace(fit, estimate=change, standard_error=(high - low) / 2), at
 
 # %% ../../nbs/comparison/01_difference.ipynb #c011
 def _own_interval(metric, fit, value):
     "(level -> Interval, null -> p) of sums alone."
-    if not (metric.share_of_weights and value == 0): return fit.interval, fit.p_value
+    if not (metric.share_of_weights and value == 0):
+        return fit.interval, fit.p_value
 
     def none_counted(level):  # Clopper and Pearson's interval of a share never seen
         high = -math.expm1(math.log((1 - level) / 2) / fit.units_eff)
-        return Interval(low=0.0, high=high, level=level, method="clopper_pearson",
-                        engine="closed_form")
+        return Interval(
+            low=0.0, high=high, level=level, method="clopper_pearson", engine="closed_form"
+        )
+
     reached = lambda share: min(1.0, 2 * math.exp(fit.units_eff * math.log1p(-share)))
     return none_counted, lambda null: 0.0 if null < 0 or null >= 1 else reached(null)
 
 
 def conclude(
-    metric: Metric,       # prepared
+    metric: Metric,  # prepared
     values: list[float],  # of both arms, as ratios of sums
     fits: tuple[Jackknife, Jackknife | None],  # over units; over rows, where there are some
-    n: int,               # rows
+    n: int,  # rows
     units: str,
     level: float,
     interval: tuple | None = None,  # level -> Interval, null -> p; None: of the fit
     influence: Callable | None = None,  # () -> of each unit, as `unit_influence`
-    ends: Callable | None = None,   # level -> ends of the change of values, where by_test
+    ends: Callable | None = None,  # level -> ends of the change of values, where by_test
 ) -> Difference:
     "The difference that these numbers make."
     fit, rows = fits
     at, p_of = interval or _own_interval(metric, fit, values[1])
     n_eff, raw = effective_rows(n, rows, fit), fit
     baseline, candidate = (in_unit(metric, value) for value in values)
-    if metric.by_test: fit, at = _by_test(fit, candidate - baseline, p_of(0.0), ends)
-    elif metric.inverse is not None: fit, at, p_of = _of_value(metric, fit, at, p_of)
+    if metric.by_test:
+        fit, at = _by_test(fit, candidate - baseline, p_of(0.0), ends)
+    elif metric.inverse is not None:
+        fit, at, p_of = _of_value(metric, fit, at, p_of)
     if fit is not raw and influence is not None:
         slope, raw_moves = fit.estimate / raw.estimate if raw.estimate else 1.0, influence
         influence = lambda: raw_moves() * [[slope or 1.0], [1.0]]
@@ -357,43 +472,71 @@ def conclude(
         at = lambda level: wide(level).map(lambda x: min(max(x, -1.0), 1.0))
     tested = p_of is not None and not metric.positive  # that it is above 0 is no finding
     p_value = p_of(0.0) if tested else None
-    if metric.by_test and fit.fallback is None and not fit.estimate: p_value = 1.0
-    return Difference(metric=metric, fit=fit, baseline=None if metric.of_pair else baseline,
-                      candidate=candidate, interval=at(level), n=n, n_eff=n_eff,
-                      p_value=p_value, units=units, at=at, note=metric.caveat or None,
-                      p_of=None if metric.by_test else p_of, influence=influence)
+    if metric.by_test and fit.fallback is None and not fit.estimate:
+        p_value = 1.0
+    return Difference(
+        metric=metric,
+        fit=fit,
+        baseline=None if metric.of_pair else baseline,
+        candidate=candidate,
+        interval=at(level),
+        n=n,
+        n_eff=n_eff,
+        p_value=p_value,
+        units=units,
+        at=at,
+        note=metric.caveat or None,
+        p_of=None if metric.by_test else p_of,
+        influence=influence,
+    )
 
 # %% ../../nbs/comparison/01_difference.ipynb #pos1
-_CUT = Fallback(code="not_positive", reason="All of it comes from one unit, so the interval "
-                "is that of the mean itself, cut at 0.")
+_CUT = Fallback(
+    code="not_positive",
+    reason="All of it comes from one unit, so the interval "
+    "is that of the mean itself, cut at 0.",
+)
 
 
-def positive_interval(metric: Metric, numerators: np.ndarray, weights: np.ndarray,
-                      fit: Jackknife) -> tuple | None:
+def positive_interval(
+    metric: Metric, numerators: np.ndarray, weights: np.ndarray, fit: Jackknife
+) -> tuple | None:
     "(level -> Interval, null -> p) of a mean above 0 (@eq-difference-positive); else None."
-    if not metric.positive or fit.fallback is not None or not numerators.any(): return None
+    if not metric.positive or fit.fallback is not None or not numerators.any():
+        return None
     N, W, most = float(numerators.sum()), float(weights.sum()), math.inf
-    if metric.share_of_weights: most = 1.0
-    left = np.divide(N - numerators, W - weights, out=np.zeros(weights.size),
-                     where=weights < W)
+    if metric.share_of_weights:
+        most = 1.0
+    left = np.divide(
+        N - numerators, W - weights, out=np.zeros(weights.size), where=weights < W
+    )
     if N <= 0 or left.min() <= 1e-12 * N / W:
+
         def cut(level):
             raw = replace(fit.interval(level), fallback=_CUT)
             return raw.map(lambda x: min(max(x, 0.0), most))
+
         return cut, fit.p_value
     log = jackknife_statistic(math.log(N / W), np.log(left))
     wider = fit.standard_error / jackknife_ratio(numerators, weights).standard_error
-    log = replace(log, standard_error=wider * log.standard_error, alarm=fit.alarm,
-                  dof=1 / (1 / fit.dof - 1 / fit.nu + 1 / log.nu))
+    log = replace(
+        log,
+        standard_error=wider * log.standard_error,
+        alarm=fit.alarm,
+        dof=1 / (1 / fit.dof - 1 / fit.nu + 1 / log.nu),
+    )
     value = lambda x: min(math.exp(min(x, 700.0)), most)
-    return (lambda level: log.interval(level).map(value),
-            lambda null: log.p_value(math.log(null)) if null > 0 else 0.0)
+    return (
+        lambda level: log.interval(level).map(value),
+        lambda null: log.p_value(math.log(null)) if null > 0 else 0.0,
+    )
 
 # %% ../../nbs/comparison/01_difference.ipynb #c007
 def pair_totals(metric: Metric, pair: Pair) -> tuple:
     "Totals of both arms; the baseline counts 0 of what only a pair has."
     b = item_totals(metric, pair.candidate)
-    if metric.of_pair: return (np.zeros_like(b[0]), b[1]), b
+    if metric.of_pair:
+        return (np.zeros_like(b[0]), b[1]), b
     return item_totals(metric, pair.baseline), b
 
 
@@ -401,7 +544,8 @@ def _left_out(metric, pair, units):
     "(value of A, of B, their difference without each unit)."
     (a, without_a), (b, without_b) = (
         values_without(metric, arm, units.codes, units.n_units)
-        for arm in (pair.baseline, pair.candidate))
+        for arm in (pair.baseline, pair.candidate)
+    )
     return a, b, without_b - without_a
 
 
@@ -409,7 +553,7 @@ def unit_influence(
     metric: Metric,  # prepared for the pair
     pair: Pair,
     units: Units,
-) -> np.ndarray:     # shape (2, n_units); the first row sums to 0, the second to 1
+) -> np.ndarray:  # shape (2, n_units); the first row sums to 0, the second to 1
     "How each unit moves the difference, the linear part of what it adds; its weight's share."
     if metric.totals is None:
         *_, without = _left_out(metric, pair, units)
@@ -422,18 +566,23 @@ def unit_influence(
 def _value_ends(metric, pair, totals, units):
     "level -> ends of the change of values: the metric's own, or @eq-difference-ends."
     if metric.change_ends is not None:
-        return ends_of_change(metric, pair.baseline, pair.candidate, units.codes,
-                              units.n_units)
+        return ends_of_change(
+            metric, pair.baseline, pair.candidate, units.codes, units.n_units
+        )
     fit_one = serial_ratio if units.name == "serial" else jackknife_ratio
     if metric.totals is not None:
         serial = units.name == "serial"
         fits = [fit_one(*(arm if serial else by_unit(arm, units))) for arm in totals]
-    else: fits = [fit_left_out(*values_without(metric, arm, units.codes, units.n_units), units)
-                  for arm in (pair.baseline, pair.candidate)]
+    else:
+        fits = [
+            fit_left_out(*values_without(metric, arm, units.codes, units.n_units), units)
+            for arm in (pair.baseline, pair.candidate)
+        ]
 
     def ends(level):
         a, b = ([in_unit(metric, end) for end in fit.interval(level)] for fit in fits)
         return b[0] - a[1], b[1] - a[0]
+
     return ends
 
 # %% ../../nbs/comparison/01_difference.ipynb #me01
@@ -442,9 +591,14 @@ def _interval_of(metric, pair, totals, fit, units, settings):
     if settings.method != "jackknife":
         at, p_value = _bootstrap(metric, *totals, units, settings)
         return at, lambda null: p_value if null == 0 else fit.p_value(null)
-    if metric.positive: return positive_interval(metric, *by_unit(totals[1], units), fit)
-    if metric.exact is None or units.name not in ("items", "windows") \
-            or units.n_units < pair.n: return None
+    if metric.positive:
+        return positive_interval(metric, *by_unit(totals[1], units), fit)
+    if (
+        metric.exact is None
+        or units.name not in ("items", "windows")
+        or units.n_units < pair.n
+    ):
+        return None
     both = cache(lambda level: exact_interval(metric, pair.baseline, pair.candidate, level))
     return lambda level: both(level)[0], both(settings.level)[1]
 
@@ -477,14 +631,29 @@ def measure(
     exact = metric.exact is not None and settings.method == "jackknife"
     if own and exact:  # it does not rest on the units' spread
         fit = replace(fit, nu=math.inf)
-    moves = partial(unit_influence, metric, pair, units) if fit.standard_error > 0 \
-        else lambda: np.array([np.zeros(n), np.full(n, 1 / n)])  # the same change in each
+    moves = (
+        partial(unit_influence, metric, pair, units)
+        if fit.standard_error > 0
+        else lambda: np.array([np.zeros(n), np.full(n, 1 / n)])
+    )  # the same change in each
     ends = _value_ends(metric, pair, totals, units) if metric.by_test and n > 1 else None
-    d = conclude(metric, values, (replace(fit, n_units=n), rows), pair.n, units.name,
-                 settings.level, own, moves, ends)
-    if settings.resample == "tokens": d = replace(d, note=_TOKENS)
+    d = conclude(
+        metric,
+        values,
+        (replace(fit, n_units=n), rows),
+        pair.n,
+        units.name,
+        settings.level,
+        own,
+        moves,
+        ends,
+    )
+    if settings.resample == "tokens":
+        d = replace(d, note=_TOKENS)
     d = replace(d, name_of=partial(unit_name, pair, units), documents=units.documents)
-    if units.documents < 2: return d
-    over_documents = cache(lambda: measure(
-        metric, pair, choose_units(pair, asked="documents"), settings))
+    if units.documents < 2:
+        return d
+    over_documents = cache(
+        lambda: measure(metric, pair, choose_units(pair, asked="documents"), settings)
+    )
     return replace(d, by_document=over_documents)

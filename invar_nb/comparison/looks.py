@@ -14,15 +14,22 @@ from functools import lru_cache
 
 import numpy as np
 
-from .difference import Difference, Settings, measure
 from ..arms.pair import Pair
+from .difference import Difference, Settings, measure
 from .units import FEWEST, Units, choose_units, counted
-from ..metrics.metric import METRICS
 from .verdict import as_margin, claim_of, is_beyond
 from ..foundations.refuse import UsageError, as_choice, as_count, refuse
 from ..foundations.store import digest
-from ..statistics.sequential import (SPENDING, boundaries, edge_z, information,
-                                            of_this_text, repeated_level, spent)
+from ..metrics.metric import METRICS
+from invar_nb.statistics.sequential import (
+    SPENDING,
+    boundaries,
+    edge_z,
+    information,
+    of_this_text,
+    repeated_level,
+    spent,
+)
 from ..statistics.totals import unit_codes, units_eff_upto
 
 # %% ../../nbs/comparison/04_looks.ipynb #c007
@@ -32,6 +39,7 @@ TARGETS = ("text", "texts-like-this")
 @dataclass(frozen=True, kw_only=True)
 class LooksDesign:
     "What is fixed before the first look."
+
     target: str = "texts-like-this"  # one of TARGETS
     looks: int = 5
     spending: str | None = None  # one of SPENDING; None: rho2, and pocock for this text
@@ -39,7 +47,8 @@ class LooksDesign:
 
     def __post_init__(self):
         where, usual = "LooksDesign", "pocock" if self.target == "text" else "rho2"
-        if self.spending is None: object.__setattr__(self, "spending", usual)
+        if self.spending is None:
+            object.__setattr__(self, "spending", usual)
         for name, options in (("target", TARGETS), ("spending", SPENDING)):
             as_choice(getattr(self, name), options, where=where, name=name, error=UsageError)
         as_count(self.seed, where=where, name="seed", minimum=0, error=UsageError)
@@ -51,12 +60,13 @@ class LooksDesign:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LooksOrder:
     "Windows in a random order, and how many are seen at each look."
+
     design: LooksDesign
-    units: str            # of the interval: windows or documents
-    place: np.ndarray     # of each window in the order, shape (n,)
-    total: int            # N, of the whole text
-    tokens: int           # of the whole text
-    at: tuple[int, ...]   # how many at each look
+    units: str  # of the interval: windows or documents
+    place: np.ndarray  # of each window in the order, shape (n,)
+    total: int  # N, of the whole text
+    tokens: int  # of the whole text
+    at: tuple[int, ...]  # how many at each look
 
     def rows(self, windows: int, since: int = 0) -> np.ndarray:
         "Rows of the first so many windows, in the order of the text."
@@ -68,15 +78,17 @@ FIRST = 100  # effective units that a look needs
 
 def look_counts(
     weights: np.ndarray,  # of the windows in their order: of the first ones at least
-    total: int,           # windows of the whole text
+    total: int,  # windows of the whole text
     looks: int,
     codes: np.ndarray | None = None,  # unit of each; None: itself
     first: int | None = None,  # effective units of the first look; None: FIRST
 ) -> tuple[int, ...]:
     "At how many windows it is looked: evenly in the logarithm, at last at all of them."
     effective = units_eff_upto(weights, np.arange(weights.size) if codes is None else codes)
-    if first is None: first = FIRST
-    if effective.max() < first: return (total,)
+    if first is None:
+        first = FIRST
+    if effective.max() < first:
+        return (total,)
     least = max(math.ceil(total / 10), int((effective >= first).argmax()) + 1)
     steps = (np.arange(looks) / (looks - 1)).tolist()
     return tuple(sorted({total, *(round(least * (total / least) ** step) for step in steps)}))
@@ -89,17 +101,28 @@ def order_units(
     "The order of the windows and the looks; too few documents are refused."
     record = arm.provenance.get("looks") if record is None else record
     if record is None:
-        refuse("looks", "the arms must carry the order of their looks", "none",
-               "Score them with --until-decided", error=UsageError)
+        refuse(
+            "looks",
+            "the arms must carry the order of their looks",
+            "none",
+            "Score them with --until-decided",
+            error=UsageError,
+        )
     agreed = [f.name for f in fields(LooksDesign)]
     known = isinstance(record, Mapping) and record.keys() >= {*agreed, "windows", "tokens"}
     counts = [record[name] for name in ("windows", "tokens")] if known else []
     least = (len(arm.window_ids), int(arm.tokens.sum()))
-    if not known or not all(type(count) is int and n <= count < 2**53
-                            for count, n in zip(counts, least, strict=True)):
-        refuse("looks", "the record of the looks must have its design and the windows and "
-               "tokens of the whole text", repr(record), "It was edited or cut off: score "
-               "the models again")
+    if not known or not all(
+        type(count) is int and n <= count < 2**53
+        for count, n in zip(counts, least, strict=True)
+    ):
+        refuse(
+            "looks",
+            "the record of the looks must have its design and the windows and "
+            "tokens of the whole text",
+            repr(record),
+            "It was edited or cut off: score the models again",
+        )
     design = LooksDesign(**{name: record[name] for name in agreed})
     units, total = "windows" if design.target == "text" else "documents", counts[0]
     names, n = list(arm.window_ids), len(arm.window_ids)
@@ -109,37 +132,47 @@ def order_units(
         unit_of = unit_codes(arm.document_ids)[0][order]
     effective = float(units_eff_upto(weights, unit_of)[-1])
     if units == "documents" and (not arm.document_ids or effective < FEWEST):
-        refuse("looks", f"texts like this need {FEWEST} effective documents",
-               f"{effective:.3g}" if arm.document_ids else "no documents",
-               "Add documents, or say target='text'", error=UsageError)
-    return LooksOrder(design=design, units=units, place=place, total=total,
-                      at=look_counts(weights, total, design.looks, unit_of),
-                      tokens=counts[1])
+        refuse(
+            "looks",
+            f"texts like this need {FEWEST} effective documents",
+            f"{effective:.3g}" if arm.document_ids else "no documents",
+            "Add documents, or say target='text'",
+            error=UsageError,
+        )
+    return LooksOrder(
+        design=design,
+        units=units,
+        place=place,
+        total=total,
+        at=look_counts(weights, total, design.looks, unit_of),
+        tokens=counts[1],
+    )
 
 # %% ../../nbs/comparison/04_looks.ipynb #c013
 @dataclass(frozen=True, kw_only=True)
 class Look:
     "What one look saw."
+
     windows: int
     tokens: int
     delta: float
-    low: float   # repeated interval
+    low: float  # repeated interval
     high: float
     level: float  # of a single interval as wide
     bound: float | None  # None: the whole text, exact
     z: tuple[float, float]  # at the lower and at the upper edge of the margin
     decided: bool
 
-
 # %% ../../nbs/comparison/04_looks.ipynb #lk02
 @dataclass(frozen=True, kw_only=True)
 class Looks:
     "All looks of one pair up to the stop."
+
     design: LooksDesign
-    level: float          # of the interval at all looks together
-    total: int            # windows of the whole text
+    level: float  # of the interval at all looks together
+    total: int  # windows of the whole text
     total_tokens: int
-    at: tuple[int, ...]   # looks that were planned
+    at: tuple[int, ...]  # looks that were planned
     margin: float
     rows: tuple[Look, ...]
 
@@ -147,14 +180,17 @@ class Looks:
     finished = property(lambda self: self.rows[-1].windows == self.total)  # nothing is left
     saved = property(lambda self: 1 - self.rows[-1].tokens / self.total_tokens)  # share
 
-    def __str__(self) -> str: return " ".join(stop_sentences({("", ""): self}))
+    def __str__(self) -> str:
+        return " ".join(stop_sentences({("", ""): self}))
 
 
 def _stop_sentence(mine: Mapping[str, Looks]) -> str:
     "When one text stopped, of which each candidate that decides has its looks."
     some = next(iter(mine.values()))
-    planned, done = len(some.at), (f"after {some.rows[-1].windows} of "
-                                   f"{counted(some.total, 'windows')}")
+    planned, done = (
+        len(some.at),
+        (f"after {some.rows[-1].windows} of {counted(some.total, 'windows')}"),
+    )
     saved = "no" if some.finished else f"{100 * some.saved:.0f} % of the"
     line = f"Decided at look {len(some.rows)} of {planned}, {done}: {saved} tokens were saved."
     if undecided := [name for name, own in mine.items() if not own.decided]:
@@ -171,46 +207,75 @@ def stop_sentences(
 ) -> list[str]:
     "When each text stopped and what that saved; what intervals and estimates then mean."
     parts, some = list(dict.fromkeys(part for _, part in looks)), next(iter(looks.values()))
-    said = [f"{part}: " * (len(parts) > 1) + _stop_sentence(
-        {name: own for (name, p), own in looks.items() if p == part}) for part in parts]
+    said = [
+        f"{part}: " * (len(parts) > 1)
+        + _stop_sentence({name: own for (name, p), own in looks.items() if p == part})
+        for part in parts
+    ]
     finished = all(own.finished for own in looks.values())
     if finished and some.design.target == "text":
         return [*said, "Every token was scored, so the ratio on this text is a fact."]
-    if len(looks) > 1: said.append(
-        f"Each interval holds at all its looks together; the {len(looks)} changes that decide "
-        "share the error, so all claims hold together.")
+    if len(looks) > 1:
+        said.append(
+            f"Each interval holds at all its looks together; the {len(looks)} changes that decide "
+            "share the error, so all claims hold together."
+        )
     elif len(some.at) > 1:
         said.append(f"The interval holds at all {len(some.at)} looks together.")
     lean = "After an early stop the estimate is biased away from the edge of the margin."
     return said if finished else [*said, lean]
 
 # %% ../../nbs/comparison/04_looks.ipynb #c024
-def _looked(d: Difference, seen: Pair, k: int, part: float | None, bound: float | None,
-            margin: float, whole: bool) -> tuple[Difference, Look]:
+def _looked(
+    d: Difference,
+    seen: Pair,
+    k: int,
+    part: float | None,
+    bound: float | None,
+    margin: float,
+    whole: bool,
+) -> tuple[Difference, Look]:
     "The difference with its repeated interval, and the look; `part` is that of the text."
     fit = d.fit if part is None else of_this_text(d.fit, part)
     level = d.level if bound is None else repeated_level(bound)
-    if bound is not None and level <= 0.9998: level = math.ceil(1e4 * level) / 1e4  # wider
+    if bound is not None and level <= 0.9998:
+        level = math.ceil(1e4 * level) / 1e4  # wider
     sure = {} if bound is not None else {"dof": math.inf, "nu": math.inf}
-    d = replace(d, interval=fit.interval(level), at=fit.interval, p_value=None,
-                fit=replace(d.fit, standard_error=fit.standard_error, **sure))
+    d = replace(
+        d,
+        interval=fit.interval(level),
+        at=fit.interval,
+        p_value=None,
+        fit=replace(d.fit, standard_error=fit.standard_error, **sure),
+    )
     low, high = d.interval.low, d.interval.high
     settled = is_beyond(d, margin) or claim_of(low, high, margin) == "equivalent"
-    if not whole and not d.fit.standard_error > 0: settled = False  # nothing moved yet
-    return d, Look(windows=k, tokens=int(seen.baseline.tokens.sum()), delta=d.delta,
-                   low=low, high=high, level=level, bound=bound,
-                   decided=bool(d.enough and settled),
-                   z=(edge_z(fit, -margin), edge_z(fit, margin)))
+    if not whole and not d.fit.standard_error > 0:
+        settled = False  # nothing moved yet
+    return d, Look(
+        windows=k,
+        tokens=int(seen.baseline.tokens.sum()),
+        delta=d.delta,
+        low=low,
+        high=high,
+        level=level,
+        bound=bound,
+        decided=bool(d.enough and settled),
+        z=(edge_z(fit, -margin), edge_z(fit, margin)),
+    )
 
 # %% ../../nbs/comparison/04_looks.ipynb #c025
 @lru_cache(maxsize=64)
 def look_bounds(
     at: tuple[int, ...],  # units at each look
-    total: int, units: str, level: float, spending: str,  # of the design
+    total: int,
+    units: str,
+    level: float,
+    spending: str,  # of the design
 ) -> tuple:
     "The bound of each look; None for all windows of a text, which are exact."
     exact = units == "windows"
-    drawn = np.array(at[:len(at) - exact])
+    drawn = np.array(at[: len(at) - exact])
     known = information(drawn, total if exact else None)
     error = spent(drawn / total, level, spending)
     return (*boundaries(known, error).tolist(), *[None] * exact)
@@ -219,6 +284,7 @@ def look_bounds(
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Looked:
     "What the last look found, and all looks up to it."
+
     difference: Difference
     units: Units  # of all rows that were scored
     looks: Looks
@@ -232,38 +298,69 @@ def look_at(
 ) -> Looked:
     "The difference at the last look, with the looks up to it; raises ContractError."
     if pair.kind != "losses":
-        refuse("looks", "stopping early works with losses only", pair.kind, "Compare all",
-               error=UsageError)
+        refuse(
+            "looks",
+            "stopping early works with losses only",
+            pair.kind,
+            "Compare all",
+            error=UsageError,
+        )
     a, b = (arm.provenance.get("looks") for arm in (pair.baseline, pair.candidate))
     if a != b:
-        refuse("looks", "both arms must carry one order of looks", f"{a} and {b}",
-               "Score the models with --until-decided", code="looks_differ")
+        refuse(
+            "looks",
+            "both arms must carry one order of looks",
+            f"{a} and {b}",
+            "Score the models with --until-decided",
+            code="looks_differ",
+        )
     order, looks, metric = order_units(pair.baseline), [], METRICS["perplexity"]
     size, settings = as_margin(margin, metric), Settings(units=order.units, level=level)
     k_max = int(order.place.max()) + 1
     bounds = look_bounds(order.at, order.total, order.units, level, order.design.spending)
     for k, bound in zip(order.at, bounds, strict=True):
-        if k > k_max: break
+        if k > k_max:
+            break
         seen = pair.take(order.rows(k))
         units = choose_units(seen, asked=order.units)
         part = k / order.total if order.units == "windows" else None
-        d, look = _looked(measure(metric, seen, units, settings), seen, k, part, bound, size,
-                          k == order.total)
+        d, look = _looked(
+            measure(metric, seen, units, settings),
+            seen,
+            k,
+            part,
+            bound,
+            size,
+            k == order.total,
+        )
         looks.append(look)
-    if not looks or looks[-1].windows != k_max: _refuse_end(k_max, order.at)
-    found = Looks(design=order.design, level=level, total=order.total, at=order.at,
-                  total_tokens=order.tokens, margin=size, rows=tuple(looks))
+    if not looks or looks[-1].windows != k_max:
+        _refuse_end(k_max, order.at)
+    found = Looks(
+        design=order.design,
+        level=level,
+        total=order.total,
+        at=order.at,
+        total_tokens=order.tokens,
+        margin=size,
+        rows=tuple(looks),
+    )
     windows = order.units == "windows"
     why = f"Windows in a random order, seed {order.design.seed}" + (
-        ", are a sample of this text whatever neighbours have in common." if windows else ".")
+        ", are a sample of this text whatever neighbours have in common." if windows else "."
+    )
     codes = unit_codes(pair.ids if windows else pair.clusters)[0]
     return Looked(difference=d, units=replace(units, codes=codes, because=why), looks=found)
 
 
 def _refuse_end(windows, at):
-    refuse("looks", "the evidence must end with the look that decides or the last one",
-           f"{windows} windows, looks at {', '.join(map(str, at))}",
-           "Score the models with --until-decided", code="not_a_look")
+    refuse(
+        "looks",
+        "the evidence must end with the look that decides or the last one",
+        f"{windows} windows, looks at {', '.join(map(str, at))}",
+        "Score the models with --until-decided",
+        code="not_a_look",
+    )
 
 # %% ../../nbs/comparison/04_looks.ipynb #lk04
 def shared_level(level: float, changes: int) -> float:
@@ -275,7 +372,10 @@ def all_decided(
     looks: Sequence[Looks],  # of those that decide on one text
 ) -> bool:
     "Whether the last look is the one to stop at; rows beyond it are refused."
-    known = [all(at) for at in zip(*([look.decided for look in own.rows] for own in looks),
-                                   strict=True)]
-    if any(known[:-1]): _refuse_end(looks[0].rows[-1].windows, looks[0].at)
+    known = [
+        all(at)
+        for at in zip(*([look.decided for look in own.rows] for own in looks), strict=True)
+    ]
+    if any(known[:-1]):
+        _refuse_end(looks[0].rows[-1].windows, looks[0].at)
     return known[-1]

@@ -7,59 +7,104 @@ __all__ = ['PRIMARY', 'sum_pair', 'totals_difference', 'totals_influence', 'batc
            'choose_metrics', 'why_missing', 'needs_rows', 'Measured', 'measure_pair']
 
 # %% ../../nbs/comparison/07_measured.ipynb #c002
+import json
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-import json
-import math
 
 import numpy as np
 
 from ..arms.pair import Pair, pair
 from ..arms.window_losses import StreamedLosses, ZeroLosses
-from .difference import (Difference, conclude, measure, pair_totals,
-                                            positive_interval)
+from invar_nb.comparison.difference import (
+    Difference,
+    conclude,
+    measure,
+    pair_totals,
+    positive_interval,
+)
 from .rules import Rules
-from .units import (Units, choose_units, find_equal_totals,
-                                       find_near_totals, find_slices, join_copies,
-                                       slice_names, units_rule)
-from ..foundations.refuse import (ContractError, PairingError, UsageError, of_part,
-                                         refuse)
+from invar_nb.comparison.units import (
+    Units,
+    choose_units,
+    find_equal_totals,
+    find_near_totals,
+    find_slices,
+    join_copies,
+    slice_names,
+    units_rule,
+)
+from invar_nb.foundations.refuse import (
+    ContractError,
+    PairingError,
+    UsageError,
+    of_part,
+    refuse,
+)
 from ..foundations.store import canonical_json
 from ..foundations.text_column import TextColumn, text_keys
-from ..metrics.metric import (METRICS, Metric, as_metric, missing_reason,
-                                     prepare_metric, refuse_kind)
+from invar_nb.metrics.metric import (
+    METRICS,
+    Metric,
+    as_metric,
+    missing_reason,
+    prepare_metric,
+    refuse_kind,
+)
 from ..statistics.serial import block_size, fit_totals
-from ..statistics.totals import (RunningTotals, UnitTotals, join_units, round_off,
-                                         units_eff)
+from invar_nb.statistics.totals import (
+    RunningTotals,
+    UnitTotals,
+    join_units,
+    round_off,
+    units_eff,
+)
 
 # %% ../../nbs/comparison/07_measured.ipynb #c007
 def sum_pair(
-    pair: Pair,                # of losses, windows that follow each other
+    pair: Pair,  # of losses, windows that follow each other
     metric: str | Metric = "perplexity",  # a ratio of sums
     *,
-    start: int = 0,            # number of the first of them in the whole text
+    start: int = 0,  # number of the first of them in the whole text
     units: np.ndarray | None = None,  # number of each window's document in the whole text
-    block: int = 1,            # windows a unit, where there are no documents: text order
-    plan: str | None = None,   # digest of what is added up; None: of this text
+    block: int = 1,  # windows a unit, where there are no documents: text order
+    plan: str | None = None,  # digest of what is added up; None: of this text
 ) -> UnitTotals:
     "What the interval of one metric must know of some windows; parts add up."
     arms = pair.baseline, pair.candidate
-    if isinstance(metric, str): metric = prepare_metric(as_metric(metric, "sum_pair"), *arms)
-    plan = canonical_json([metric.name, *(arm.model for arm in arms), arms[0].data_id
-                           if plan is None else plan])
+    if isinstance(metric, str):
+        metric = prepare_metric(as_metric(metric, "sum_pair"), *arms)
+    plan = canonical_json(
+        [metric.name, *(arm.model for arm in arms), arms[0].data_id if plan is None else plan]
+    )
     (a, weights), (b, other) = pair_totals(metric, pair)
     if not np.array_equal(weights, other):
-        refuse("sum_pair", "both arms must have equal weights", f"metric {metric.name!r}",
-               "Compare the windows themselves")
+        refuse(
+            "sum_pair",
+            "both arms must have equal weights",
+            f"metric {metric.name!r}",
+            "Compare the windows themselves",
+        )
     d = b - a
     largest = np.maximum(np.abs(a), np.abs(b)) / np.where(weights > 0, weights, 1.0)
-    return UnitTotals.of({
-        "baseline": a, "delta": d, "weight": weights, "weight^2": weights * weights,
-        "weight*delta": weights * d, "delta^2": d * d}, start=start, units=units, block=block,
-        largest=largest, plan=plan)
+    return UnitTotals.of(
+        {
+            "baseline": a,
+            "delta": d,
+            "weight": weights,
+            "weight^2": weights * weights,
+            "weight*delta": weights * d,
+            "delta^2": d * d,
+        },
+        start=start,
+        units=units,
+        block=block,
+        largest=largest,
+        plan=plan,
+    )
 
 # %% ../../nbs/comparison/07_measured.ipynb #c010
 def totals_difference(
@@ -67,24 +112,39 @@ def totals_difference(
     metric: str | Metric | None = None,  # None: the one that was summed
     level: float = 0.95,
     *,
-    windows: int | None = None,          # how many there must be in all parts together
+    windows: int | None = None,  # how many there must be in all parts together
 ) -> Difference:
     "What `measure` says of all the windows that were counted."
     where = "UnitTotals.difference"
     missing = {"baseline", "delta", "weight", "weight^2", "weight*delta", "delta^2"} - {
-        *totals.columns}
-    if missing: refuse(where, "the totals must be of sum_pair", f"no column {min(missing)!r}",
-                       "Sum pairs of windows with sum_pair")
+        *totals.columns
+    }
+    if missing:
+        refuse(
+            where,
+            "the totals must be of sum_pair",
+            f"no column {min(missing)!r}",
+            "Sum pairs of windows with sum_pair",
+        )
     summed = json.loads(totals.plan)[0]
     metric = as_metric(summed if metric is None else metric, where)
     if metric.name != summed:
-        refuse(where, f"the metric must be the one that was summed, {summed!r}",
-               repr(metric.name), "Sum the windows again")
+        refuse(
+            where,
+            f"the metric must be the one that was summed, {summed!r}",
+            repr(metric.name),
+            "Sum the windows again",
+        )
     sums = {name: float(values.sum()) for name, values in totals.columns.items()}
     n, W = int(totals.windows.sum()), sums["weight"]
     if windows is not None and n != windows:
-        refuse(where, f"the parts must have {windows} windows together", f"{n}",
-               "A part is missing" if n < windows else "Add each part once", code="gap")
+        refuse(
+            where,
+            f"the parts must have {windows} windows together",
+            f"{n}",
+            "A part is missing" if n < windows else "Add each part once",
+            code="gap",
+        )
     fit = fit_totals(totals, "delta", "weight")
     D = fit.estimate
     squares = sums["delta^2"] - 2 * D * sums["weight*delta"] + D * D * sums["weight^2"]
@@ -92,8 +152,16 @@ def totals_difference(
     baseline = sums["baseline"] / W
     rows = replace(fit, standard_error=error)
     own = positive_interval(metric, totals.columns["delta"], totals.columns["weight"], fit)
-    return conclude(metric, [baseline, baseline + D], (fit, rows), n, totals.kind, level, own,
-                    influence=partial(totals_influence, totals))
+    return conclude(
+        metric,
+        [baseline, baseline + D],
+        (fit, rows),
+        n,
+        totals.kind,
+        level,
+        own,
+        influence=partial(totals_influence, totals),
+    )
 
 
 def totals_influence(totals: UnitTotals) -> np.ndarray:  # shape (2, n_units)
@@ -101,24 +169,34 @@ def totals_influence(totals: UnitTotals) -> np.ndarray:  # shape (2, n_units)
     weights = totals.columns["weight"]
     numerators = round_off(totals.columns["delta"], weights, totals.largest)
     shares = weights / weights.sum()
-    return np.array([numerators / weights.sum() - numerators.sum() / weights.sum() * shares,
-                     shares])
+    return np.array(
+        [numerators / weights.sum() - numerators.sum() / weights.sum() * shares, shares]
+    )
 
 # %% ../../nbs/comparison/07_measured.ipynb #c016
 def batches_of(both: Pair) -> Iterator[Pair]:  # of arms that stay in their files
     "Consecutive windows of both files, matched as `pair` matches; PairingError."
     arms, done = (both.baseline, both.candidate), 0
     if len(arms[0]) != len(arms[1]):
-        refuse("pair", "ids must match in order", f"{len(arms[0])} and {len(arms[1])} items",
-               "Measure both models on the same items", error=PairingError)
+        refuse(
+            "pair",
+            "ids must match in order",
+            f"{len(arms[0])} and {len(arms[1])} items",
+            "Measure both models on the same items",
+            error=PairingError,
+        )
     readers = [arm.batches() for arm in arms]
     for a, b in zip(*readers, strict=True):
         if len(a) != len(b):
-            for _ in chain(*readers): pass  # the file that lost windows says so at its end
-        shared = ((getattr(a, name), getattr(b, name)) for name in (
-            "window_ids", "tokens", "document_ids", "split", "n_bytes"))
-        same = done and all(x is None or y is None or len(x) == len(y) and np.all(x == y)
-                            for x, y in shared)
+            for _ in chain(*readers):
+                pass  # the file that lost windows says so at its end
+        shared = (
+            (getattr(a, name), getattr(b, name))
+            for name in ("window_ids", "tokens", "document_ids", "split", "n_bytes")
+        )
+        same = done and all(
+            x is None or y is None or len(x) == len(y) and np.all(x == y) for x, y in shared
+        )
         with of_part(f"windows {done} to {done + len(a) - 1}" if done else ""):
             part = Pair(baseline=a, candidate=b) if same else pair(a, b)
         yield part
@@ -134,18 +212,19 @@ class OnceNamed:
 
     def number(self, texts: TextColumn) -> np.ndarray:
         "The number of each text's name in the whole file; a name that goes on keeps its own."
-        if self.column == "window_id": begins = np.ones(len(texts), bool)
+        if self.column == "window_id":
+            begins = np.ones(len(texts), bool)
         else:
             codes = texts.codes()[0]
             begins = np.r_[self.last != texts[0], codes[1:] != codes[:-1]]
         numbers, before = self.n - 1 + np.cumsum(begins), self.n
         self.n, self.last = self.n + int(begins.sum()), texts[len(texts) - 1]
-        self.keys[before:self.n] = text_keys(texts)[begins]
+        self.keys[before : self.n] = text_keys(texts)[begins]
         return numbers
 
     def check(self, file, must: str, cure: str) -> None:
         "Refuse the first name that comes again, by its place."
-        keys = self.keys[:self.n]
+        keys = self.keys[: self.n]
         keys.sort()
         twice, seen, row, last = keys[1:][keys[1:] == keys[:-1]], set(), 0, None
         for batch in file.batches() if twice.size else ():
@@ -153,16 +232,16 @@ class OnceNamed:
             for i in np.flatnonzero(np.isin(text_keys(texts), twice)).tolist():
                 name = texts[i]
                 goes_on = self.column != "window_id" and (texts[i - 1] if i else last) == name
-                if name in seen and not goes_on: refuse(file.place(row + i), must, repr(name),
-                                                        cure)
+                if name in seen and not goes_on:
+                    refuse(file.place(row + i), must, repr(name), cure)
                 seen.add(name)
             row, last = row + len(texts), texts[len(texts) - 1]
 
 # %% ../../nbs/comparison/07_measured.ipynb #c022
 def sum_files(
-    both: Pair,        # of arms that stay in their files
+    both: Pair,  # of arms that stay in their files
     metrics: Mapping[str, Metric],  # by name, prepared
-    units: str = "auto",            # or documents, serial
+    units: str = "auto",  # or documents, serial
 ) -> tuple[Pair, Units, dict[str, UnitTotals]]:  # metric -> sums over those units
     "Sums over the units of two files, read side by side once; ContractError, UsageError."
     base, sums, start, same = both.baseline, defaultdict(RunningTotals), 0, 0
@@ -171,15 +250,26 @@ def sum_files(
     for part in batches_of(both):
         once.number(part.ids)
         numbers = None if part.clusters is None else spans.number(part.clusters)
-        for name, seen in zeros.items(): seen.add(getattr(part, name), numbers)
+        for name, seen in zeros.items():
+            seen.add(getattr(part, name), numbers)
         if units == "documents" and numbers is None:
-            refuse("compare", "units='documents' needs an id for every row", "none",
-                   "Give the ids with the data, or leave units out", error=UsageError)
+            refuse(
+                "compare",
+                "units='documents' needs an id for every row",
+                "none",
+                "Give the ids with the data, or leave units out",
+                error=UsageError,
+            )
         same += int((part.baseline.log_loss == part.candidate.log_loss).sum())
         if numbers is None or units == "serial" or "perplexity" not in metrics:
             tokens = {"weight": part.baseline.tokens.astype(float)}
-            sums["tokens"].add(UnitTotals.of(tokens, start=start, units=np.zeros(
-                len(part), int) if numbers is None else numbers))
+            sums["tokens"].add(
+                UnitTotals.of(
+                    tokens,
+                    start=start,
+                    units=np.zeros(len(part), int) if numbers is None else numbers,
+                )
+            )
         for name, metric in metrics.items():
             if numbers is not None and units != "serial":
                 sums[name, "documents"].add(sum_pair(part, metric, start=start, units=numbers))
@@ -187,11 +277,17 @@ def sum_files(
                 sums[name, "serial"].add(sum_pair(part, metric, start=start, block=block))
         start += len(part)
     once.check(base.file, "window_id must be unique", "Rows are duplicated: score again")
-    owner = next((arm.file for arm in (base, both.candidate)
-                  if "document_id" in arm.file.columns), base.file)
-    spans.check(owner, "windows of a document must stand together in a file of this size",
-                "Sort both files by document, with all windows in the order of the text")
-    for name, seen in zeros.items(): seen.check(f"compare: {name}")
+    owner = next(
+        (arm.file for arm in (base, both.candidate) if "document_id" in arm.file.columns),
+        base.file,
+    )
+    spans.check(
+        owner,
+        "windows of a document must stand together in a file of this size",
+        "Sort both files by document, with all windows in the order of the text",
+    )
+    for name, seen in zeros.items():
+        seen.check(f"compare: {name}")
     documents = named = spans.n or None
     del once, spans  # 8 bytes a window are free before the totals are joined
     totals, copies = {key: each.total() for key, each in sums.items()}, ()
@@ -208,50 +304,80 @@ def sum_files(
     weighed = "tokens" if "tokens" in sums else ("perplexity", "documents")
     tokens = totals[weighed].columns["weight"]
     effective = units_eff(tokens)
-    name, because = units_rule(units, start, documents, effective,
-                               float(tokens.max() / tokens.sum()))
-    if name != "documents": effective = float(start)
-    arms = [replace(arm, weight=float(tokens.sum()), documents=named)
-            for arm in (base, both.candidate)]
+    name, because = units_rule(
+        units, start, documents, effective, float(tokens.max() / tokens.sum())
+    )
+    if name != "documents":
+        effective = float(start)
+    arms = [
+        replace(arm, weight=float(tokens.sum()), documents=named)
+        for arm in (base, both.candidate)
+    ]
     few = documents if name == "serial" and units != "serial" else 0
-    chosen = Units(name=name, codes=np.empty(0, int), because=because, effective=effective,
-                   n_units=documents if name == "documents" else start, documents=few or 0)
+    chosen = Units(
+        name=name,
+        codes=np.empty(0, int),
+        because=because,
+        effective=effective,
+        n_units=documents if name == "documents" else start,
+        documents=few or 0,
+    )
     if name == "documents" and len(copies):
         chosen = replace(chosen, copied=copies, has_near_copies=len(near) > 0)
-    return (Pair(baseline=arms[0], candidate=replace(arms[1], same=same)), chosen,
-            {metric: totals[metric, name] for metric in metrics})
+    return (
+        Pair(baseline=arms[0], candidate=replace(arms[1], same=same)),
+        chosen,
+        {metric: totals[metric, name] for metric in metrics},
+    )
 
 # %% ../../nbs/comparison/07_measured.ipynb #mm02
-PRIMARY = {"losses": "perplexity", "answers": "accuracy", "scores": "score",
-           "translations": "bleu"}
+PRIMARY = {
+    "losses": "perplexity",
+    "answers": "accuracy",
+    "scores": "score",
+    "translations": "bleu",
+}
 
 
 def choose_metrics(
     metrics: Iterable | None,  # names or Metrics; None: all that read this kind of evidence
-    *arms,                     # one, or baseline and candidate
+    *arms,  # one, or baseline and candidate
     where: str = "compare",
 ) -> list[Metric]:
     "The metrics that were asked for; raises UsageError."
-    chosen = METRICS.of_arms(*arms) if metrics is None else [
-        as_metric(metric, where) for metric in metrics]
+    chosen = (
+        METRICS.of_arms(*arms)
+        if metrics is None
+        else [as_metric(metric, where) for metric in metrics]
+    )
     names, kind = [metric.name for metric in chosen], arms[0].kind
     if len({*names}) < len(names):
-        refuse(where, "each metric must have a name of its own", ", ".join(names),
-               "Rename one", error=UsageError)
+        refuse(
+            where,
+            "each metric must have a name of its own",
+            ", ".join(names),
+            "Rename one",
+            error=UsageError,
+        )
     for metric in chosen:
-        if metric.kind != kind: refuse_kind(metric, kind, where)
+        if metric.kind != kind:
+            refuse_kind(metric, kind, where)
     if not chosen:
-        refuse(where, f"metrics must read {kind}", "none", "Leave metrics out",
-               error=UsageError)
+        refuse(
+            where, f"metrics must read {kind}", "none", "Leave metrics out", error=UsageError
+        )
     return chosen
 
 
 def why_missing(metric: Metric, pair: Pair) -> str | None:
     "Which arm lacks what the metric needs, in words; None where nothing is missing."
-    if metric.of_pair: arms = {"candidate": pair.candidate}
-    else: arms = {"baseline": pair.baseline, "candidate": pair.candidate}
+    if metric.of_pair:
+        arms = {"candidate": pair.candidate}
+    else:
+        arms = {"baseline": pair.baseline, "candidate": pair.candidate}
     reasons = {name: why for name, arm in arms.items() if (why := missing_reason(metric, arm))}
-    if len({*reasons.values()}) < len(reasons): return f"{reasons['baseline']} (both arms)"
+    if len({*reasons.values()}) < len(reasons):
+        return f"{reasons['baseline']} (both arms)"
     return "; ".join(f"{name}: {why}" for name, why in reasons.items()) or None
 
 
@@ -259,53 +385,77 @@ def needs_rows(metric: Metric, sample: Pair) -> str | None:
     "Why the metric cannot be added up from batches; None where it can."
     ready = prepare_metric(metric, sample.baseline, sample.candidate)
     sums = ready.totals is not None and ready.inverse is None
-    return None if sums and ready.margin == metric.margin else (
-        "needs all windows at once, but files of this size are read in batches")
+    return (
+        None
+        if sums and ready.margin == metric.margin
+        else ("needs all windows at once, but files of this size are read in batches")
+    )
 
 # %% ../../nbs/comparison/07_measured.ipynb #mm04
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Measured:
     "Everything that was measured on one pair, not yet judged."
+
     pair: Pair
     units: Units
     differences: Mapping[tuple[str, str | None], Difference]  # (metric, slice) -> it
-    lead: str                   # the metric that leads
+    lead: str  # the metric that leads
     missing: Mapping[str, str]  # metric -> why it is not there
     totals: Mapping = field(default_factory=dict)  # of losses that stay in their files
 
 # %% ../../nbs/comparison/07_measured.ipynb #mm05
 def measure_pair(both: Pair, rules: Rules, *, metrics=None, known=None) -> Measured:
     "Every metric on all items and on every slice; raises ContractError, UsageError."
-    asked = metrics or [name for name in rules.metrics
-                        if as_metric(name, "study").kind == both.kind]
+    asked = metrics or [
+        name for name in rules.metrics if as_metric(name, "study").kind == both.kind
+    ]
     streamed, totals = isinstance(both.baseline, StreamedLosses), {}
     sample = next(batches_of(both)) if streamed else both
     arms = sample.baseline, sample.candidate
-    chosen = {m.name: m for m in choose_metrics(asked or None, *arms)
-              if known is None or m.name in known}
-    missing = {name: why for name, m in chosen.items() if (
-        why := why_missing(m, sample) or streamed and needs_rows(m, sample))}
+    chosen = {
+        m.name: m
+        for m in choose_metrics(asked or None, *arms)
+        if known is None or m.name in known
+    }
+    missing = {
+        name: why
+        for name, m in chosen.items()
+        if (why := why_missing(m, sample) or streamed and needs_rows(m, sample))
+    }
     for name, why in missing.items() if asked else ():
-        refuse("compare", f"metric {name!r} must have what it needs", why,
-               "Add it to the files, or leave the metric out")
+        refuse(
+            "compare",
+            f"metric {name!r} must have what it needs",
+            why,
+            "Add it to the files, or leave the metric out",
+        )
     chosen = {name: m for name, m in chosen.items() if name not in missing}
     if streamed:
         chosen = {name: prepare_metric(m, *arms) for name, m in chosen.items()}
         both, units, totals = sum_files(both, chosen, rules.units)
-        found = {(name, None): replace(sums.difference(chosen[name], rules.level),
-                                       documents=units.documents)
-                 for name, sums in totals.items()}
+        found = {
+            (name, None): replace(
+                sums.difference(chosen[name], rules.level), documents=units.documents
+            )
+            for name, sums in totals.items()
+        }
     else:
         units = choose_units(both, asked=rules.units_of(both.kind))
         found = _measure_items(both, units, chosen, rules, missing, bool(asked))
     whole = [name for name, where in found if where is None]
     if not whole:
-        refuse("compare", "some metric must be computable", "; ".join(missing.values()),
-               "Add what the metrics need")
-    lead = next(name for name in (rules.primary, PRIMARY.get(both.kind), whole[0])
-                if name in whole)
-    return Measured(pair=both, units=units, differences=found, lead=lead, missing=missing,
-                    totals=totals)
+        refuse(
+            "compare",
+            "some metric must be computable",
+            "; ".join(missing.values()),
+            "Add what the metrics need",
+        )
+    lead = next(
+        name for name in (rules.primary, PRIMARY.get(both.kind), whole[0]) if name in whole
+    )
+    return Measured(
+        pair=both, units=units, differences=found, lead=lead, missing=missing, totals=totals
+    )
 
 
 def _measure_items(both, units, metrics, rules, missing, asked):
@@ -317,11 +467,17 @@ def _measure_items(both, units, metrics, rules, missing, asked):
         own = choose_units(part, asked=rules.units_of(both.kind)) if sliced else units
         where = f"{column} {value}" if sliced else None
         for name, metric in metrics.items():
-            if name in missing: continue
-            if sliced and why_missing(metric, part): continue  # too few for it, say
-            if sliced: metric = found[name, None].metric  # prepared on all items
-            try: found[name, where] = measure(metric, part, own, rules)
+            if name in missing:
+                continue
+            if sliced and why_missing(metric, part):
+                continue  # too few for it, say
+            if sliced:
+                metric = found[name, None].metric  # prepared on all items
+            try:
+                found[name, where] = measure(metric, part, own, rules)
             except ContractError as error:
-                if error.code != "undefined" or asked and not sliced: raise
-                if not sliced: missing[name] = str(error)
+                if error.code != "undefined" or asked and not sliced:
+                    raise
+                if not sliced:
+                    missing[name] = str(error)
     return found

@@ -8,10 +8,10 @@ __all__ = ['MOST', 'FEWEST_OF', 'LISTED', 'ENOUGH', 'Passage', 'Ranked', 'rank_p
            'judge_quantile', 'Tail', 'judge_tail']
 
 # %% ../../nbs/comparison/05_passages.ipynb #c003
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 import math
 import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from scipy.special import bdtr, betaincinv, gammaln, stdtr, stdtrit
@@ -34,7 +34,8 @@ def _half_t(r: np.ndarray) -> tuple[float, float]:
     "(s, nu) of distances r > 0 above the median; the largest is only known to be large."
     r = np.sort(r)
     kept, n = r[:-1], len(r) - 1
-    if n > 4096: kept = kept[np.linspace(0, n - 1, 4096).astype(int)]
+    if n > 4096:
+        kept = kept[np.linspace(0, n - 1, 4096).astype(int)]
     found = []
     for nu in _TAILS:
         s = float(np.median(r)) / float(stdtrit(nu, 0.75)) * _GRID
@@ -75,15 +76,18 @@ class _Law:
         scales, counts = np.unique(self.scale, return_counts=True)
         want, low, high = (k - 0.3) / (counts.sum() + 0.4) * counts.sum(), 0.0, 1.0
         share = lambda x: float(counts @ stdtr(self.nu, -x / scales))
-        while share(high) > want: high *= 2
+        while share(high) > want:
+            high *= 2
         for _ in range(50):
             x = (low + high) / 2
-            if share(x) > want: low = x
-            else: high = x
+            if share(x) > want:
+                low = x
+            else:
+                high = x
         return self.middle + high
 
 # %% ../../nbs/comparison/05_passages.ipynb #c013
-MOST = 5     # passages of a list
+MOST = 5  # passages of a list
 FEWEST_OF = 4  # windows of a document that is listed
 LISTED = 10  # passages from which on there is a list
 ENOUGH = 40  # passages that show how long their tail is
@@ -92,19 +96,21 @@ ENOUGH = 40  # passages that show how long their tail is
 @dataclass(frozen=True, kw_only=True)
 class Passage:
     "A window or a document that changed most, and what noise alone shows in its place."
+
     id: str
-    weight: float           # t_i
-    delta: float            # d_i [nats per unit of weight], positive is worse
-    share: float            # of all movement
+    weight: float  # t_i
+    delta: float  # d_i [nats per unit of weight], positive is worse
+    share: float  # of all movement
     expected: float | None  # @eq-passages-expected; None: too few to know
-    bound: float | None     # @eq-passages-bound
-    beyond: bool | None     # changed by more than noise alone lets any passage change
+    bound: float | None  # @eq-passages-bound
+    beyond: bool | None  # changed by more than noise alone lets any passage change
     shrunk: float | None = None  # without the luck of having been chosen; None: of windows
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ranked:
     "Those that lost most, those that gained most."
+
     n: int
     level: float
     lost: tuple[Passage, ...]
@@ -115,7 +121,7 @@ class Ranked:
 # %% ../../nbs/comparison/05_passages.ipynb #c017
 def rank_passages(
     ids: tuple[str, ...],
-    delta: np.ndarray,    # d_i, shape (n,)
+    delta: np.ndarray,  # d_i, shape (n,)
     weights: np.ndarray,  # t_i
     *,
     level: float = 0.95,
@@ -123,7 +129,8 @@ def rank_passages(
 ) -> Ranked | None:
     "The passages that changed most; None where there are few, or none changed."
     n, total = len(ids), float(weights @ np.abs(delta))
-    if n < LISTED or not total: return None
+    if n < LISTED or not total:
+        return None
     found = {}
     for name, sign in (("lost", 1.0), ("gained", -1.0)):
         d = sign * delta
@@ -133,14 +140,19 @@ def rank_passages(
         moved = np.count_nonzero(d - np.median(d) > 1e-9 * np.abs(d).max())  # not by rounding
         law = _Law(d, weights) if n >= ENOUGH and moved >= LISTED else None
         bounds = None if law is None else sign * law.bounds(level)
-        found[name] = tuple(Passage(
-            id=ids[i], weight=float(weights[i]), delta=float(delta[i]),
-            share=float(weights[i] * delta[i]) / total,
-            expected=None if law is None else sign * law.expected(k),
-            bound=None if law is None else float(bounds[i]),
-            shrunk=None if shrunk is None else float(shrunk[i]),
-            beyond=None if law is None else bool(d[i] > abs(bounds[i])))
-            for k, i in enumerate(order, 1))
+        found[name] = tuple(
+            Passage(
+                id=ids[i],
+                weight=float(weights[i]),
+                delta=float(delta[i]),
+                share=float(weights[i] * delta[i]) / total,
+                expected=None if law is None else sign * law.expected(k),
+                bound=None if law is None else float(bounds[i]),
+                shrunk=None if shrunk is None else float(shrunk[i]),
+                beyond=None if law is None else bool(d[i] > abs(bounds[i])),
+            )
+            for k, i in enumerate(order, 1)
+        )
     return Ranked(n=n, level=level, **found)
 
 # %% ../../nbs/comparison/05_passages.ipynb #c018
@@ -154,18 +166,23 @@ def find_passages(
     weights, delta = a.tokens.astype(float), b.log_loss - a.log_loss
     found = {"windows": rank_passages(a.window_ids, delta, weights, level=level)}
     codes, n = unit_codes(pair.clusters or a.window_ids)
-    if pair.clusters is None or n == len(a): return {**found, "documents": None}
+    if pair.clusters is None or n == len(a):
+        return {**found, "documents": None}
     whole, counts = np.bincount(codes, weights, n), np.bincount(codes)
     mean = np.bincount(codes, weights * delta, n) / whole
     many = counts >= FEWEST_OF
-    if many.sum() < LISTED: return {**found, "documents": None}
+    if many.sum() < LISTED:
+        return {**found, "documents": None}
     within = weights @ (delta - mean[codes]) ** 2 / (len(a) - n)
     known, shrunk = within / whole[many], mean[many]
-    if within > 0: shrunk = shrink(mean[many], np.sqrt(known))
+    if within > 0:
+        shrunk = shrink(mean[many], np.sqrt(known))
     ids = text_column(pair.clusters).distinct()
     ids = tuple(str(ids[i]) for i in np.flatnonzero(many))
-    return {**found, "documents": rank_passages(ids, mean[many], whole[many], level=level,
-                                                shrunk=shrunk)}
+    return {
+        **found,
+        "documents": rank_passages(ids, mean[many], whole[many], level=level, shrunk=shrunk),
+    }
 
 # %% ../../nbs/comparison/05_passages.ipynb #t009
 def share_of(name: str) -> float:
@@ -181,12 +198,18 @@ def as_tail_rule(
     wrong = [f"{name}={value!r}" for name, value in named.items() if not is_margin(value)]
     tokens, fraction = named.pop("tokens", 0), named.pop("fraction", 0.0)
     wrong += [n for n in named if not re.fullmatch(r"q[1-9]\d(\.\d{1,3})?", str(n))]
-    if not named: wrong.append("no quantile")
-    if not wrong and fraction > 1: wrong.append(f"fraction={fraction}")
+    if not named:
+        wrong.append("no quantile")
+    if not wrong and fraction > 1:
+        wrong.append(f"fraction={fraction}")
     if wrong:
-        refuse("tail gate", "a rule must be q95=0.1, besides tokens and fraction where wanted",
-               wrong[0], "q95=0.1 lets 5 % of the windows lose more than 0.1 nats "
-               "per token", error=UsageError)
+        refuse(
+            "tail gate",
+            "a rule must be q95=0.1, besides tokens and fraction where wanted",
+            wrong[0],
+            "q95=0.1 lets 5 % of the windows lose more than 0.1 nats per token",
+            error=UsageError,
+        )
     rising = {name: named[name] for name in sorted(named, key=share_of)}
     return {**rising, "tokens": tokens, "fraction": float(fraction)}
 
@@ -194,7 +217,8 @@ def as_tail_rule(
 def least_windows(q: float, level: float = 0.95) -> int:
     "Independent windows that can bound a quantile (@eq-tail-least)."
     n = max(1, math.ceil(math.log(1 - level) / math.log(q)) - 1)
-    while 1 - q**n < level: n += 1
+    while 1 - q**n < level:
+        n += 1
     return n
 
 
@@ -206,23 +230,32 @@ def check_shown(
     "Refuse quantiles that so many windows cannot show."
     for name in [*rule][:-2]:
         if n < (least := least_windows(share_of(name), level)):
-            refuse("tail gate", f"{name} needs at least {least} windows", n, "Add text, or "
-                   "gate a lower quantile", error=ContractError, code="too_few_windows")
+            refuse(
+                "tail gate",
+                f"{name} needs at least {least} windows",
+                n,
+                "Add text, or gate a lower quantile",
+                error=ContractError,
+                code="too_few_windows",
+            )
 
 
 def bound_quantile(
     d: np.ndarray,  # differences, shape (n,)
     q: float,
-    m: int,         # independent windows, at most n
+    m: int,  # independent windows, at most n
     level: float = 0.95,
 ) -> float | None:
     "Upper confidence bound of the quantile (@eq-tail-order); None where m is too small."
-    if 1 - q**m < level: return None
+    if 1 - q**m < level:
+        return None
     low, high = math.floor(q * m), m  # r - 1 = q m is never enough, m is
     while high - low > 1:
         r = (low + high) // 2
-        if bdtr(r - 1, m, q) >= level: high = r
-        else: low = r
+        if bdtr(r - 1, m, q) >= level:
+            high = r
+        else:
+            low = r
     return float(np.sort(d)[math.ceil(d.size * high / m) - 1])
 
 
@@ -239,21 +272,23 @@ def bound_mass(
 @dataclass(frozen=True, kw_only=True)
 class TailResult:
     "One quantile against its limit."
-    quantile: str          # q95
+
+    quantile: str  # q95
     limit: float
-    observed: float        # of the sample
-    bound: float | None    # one-sided, at the level; None: too few effective windows
-    mass: float            # share of the windows above the limit
+    observed: float  # of the sample
+    bound: float | None  # one-sided, at the level; None: too few effective windows
+    mass: float  # share of the windows above the limit
     mass_bound: float
-    mass_tokens: float     # the same, by tokens
-    windows: int           # m, effective (@eq-tail-effective)
-    needed: int            # @eq-tail-least
+    mass_tokens: float  # the same, by tokens
+    windows: int  # m, effective (@eq-tail-effective)
+    needed: int  # @eq-tail-least
     passed: bool
     because: str
 
 
-def judge_quantile(pair: Pair, units: Units, name: str, limit: float,
-                   level: float = 0.95) -> TailResult:
+def judge_quantile(
+    pair: Pair, units: Units, name: str, limit: float, level: float = 0.95
+) -> TailResult:
     "One quantile of the windows' differences against its limit."
     d, q, n = pair.candidate.log_loss - pair.baseline.log_loss, share_of(name), pair.n
     over, ones, sizes = (d > limit).astype(float), np.ones(pair.n), []
@@ -261,26 +296,44 @@ def judge_quantile(pair: Pair, units: Units, name: str, limit: float,
     for x in (d, over):
         fit, rows = fit_totals((np.zeros(n), ones), (x, ones), units)
         size, dof = effective_rows(n, rows, fit), max(units.n_units - 1.0, 1.0)
-        if fit.fallback is None: dof = fit.dof
-        if not alone: size *= min(float(stdtrit(n - 1, 0.975) / stdtrit(dof, 0.975)), 1.0) ** 2
+        if fit.fallback is None:
+            dof = fit.dof
+        if not alone:
+            size *= min(float(stdtrit(n - 1, 0.975) / stdtrit(dof, 0.975)), 1.0) ** 2
         sizes.append(size)
     m = math.floor(min(sizes) + 1e-9)
     least, bound = least_windows(q, level), bound_quantile(d, q, m, level)
     observed, weights = float(np.quantile(d, q)), pair.baseline.tokens
-    said = (f"{m} effective windows cannot bound the {100 * q:g} % quantile of the windows' "
-            f"differences: {least} are needed") if bound is None else (
-        f"the {100 * q:g} % quantile of the windows' differences is at most {bound:.4g} (in "
-        f"this text {observed:.4g}), the limit {limit:g}")
+    said = (
+        (
+            f"{m} effective windows cannot bound the {100 * q:g} % quantile of the windows' "
+            f"differences: {least} are needed"
+        )
+        if bound is None
+        else (
+            f"the {100 * q:g} % quantile of the windows' differences is at most {bound:.4g} (in "
+            f"this text {observed:.4g}), the limit {limit:g}"
+        )
+    )
     return TailResult(
-        quantile=name, limit=limit, observed=observed, bound=bound, mass=float(over.mean()),
-        mass_bound=bound_mass(float(over.mean()), m, level), windows=m, needed=least,
-        mass_tokens=float(weights @ over / weights.sum()), because=f"{said}.",
-        passed=bound is not None and bound <= limit)
+        quantile=name,
+        limit=limit,
+        observed=observed,
+        bound=bound,
+        mass=float(over.mean()),
+        mass_bound=bound_mass(float(over.mean()), m, level),
+        windows=m,
+        needed=least,
+        mass_tokens=float(weights @ over / weights.sum()),
+        because=f"{said}.",
+        passed=bound is not None and bound <= limit,
+    )
 
 # %% ../../nbs/comparison/05_passages.ipynb #t013
 @dataclass(frozen=True, kw_only=True)
 class Tail:
     "A gate on the tail: every quantile, and whether enough was scored."
+
     level: float
     results: tuple[TailResult, ...]
     tokens: float
@@ -288,7 +341,7 @@ class Tail:
     fraction: float  # scored windows of those planned
     fraction_needed: float
     passed: bool
-    because: str     # what failed, or the last that held
+    because: str  # what failed, or the last that held
 
     to_dict = asdict
 
@@ -301,19 +354,29 @@ def judge_tail(
 ) -> Tail:
     "The windows' differences against the rule; raises ContractError, UsageError."
     check_shown(rule, pair.n, level)
-    results = tuple(judge_quantile(pair, units, name, rule[name], level)
-                    for name in [*rule][:-2])
+    results = tuple(
+        judge_quantile(pair, units, name, rule[name], level) for name in [*rule][:-2]
+    )
     arm, known = pair.baseline, pair.baseline.provenance.get("windows_planned")
     fraction = min(1.0, pair.n / known) if isinstance(known, int) and known > 0 else 1.0
     if text_read := arm.provenance.get("text_read"):
         fraction *= text_read["bytes"] / text_read["of"]
     failed = [result.because for result in results if not result.passed]
     if arm.weight < rule["tokens"]:
-        failed.append(f"{arm.weight:g} {arm.weight_unit} are scored; {rule['tokens']:g} are "
-                      "required.")
+        failed.append(
+            f"{arm.weight:g} {arm.weight_unit} are scored; {rule['tokens']:g} are required."
+        )
     if fraction < rule["fraction"]:
-        failed.append(f"{fraction:.3g} of the windows are scored; {rule['fraction']:g} is "
-                      "required.")
-    return Tail(level=level, results=results, tokens=arm.weight, fraction=fraction,
-                tokens_needed=float(rule["tokens"]), fraction_needed=rule["fraction"],
-                passed=not failed, because=" ".join(failed) if failed else results[-1].because)
+        failed.append(
+            f"{fraction:.3g} of the windows are scored; {rule['fraction']:g} is required."
+        )
+    return Tail(
+        level=level,
+        results=results,
+        tokens=arm.weight,
+        fraction=fraction,
+        tokens_needed=float(rule["tokens"]),
+        fraction_needed=rule["fraction"],
+        passed=not failed,
+        because=" ".join(failed) if failed else results[-1].because,
+    )

@@ -9,20 +9,31 @@ __all__ = ['EXCHANGEABLE', 'ROWS', 'FEW', 'RATES', 'POOLING', 'Key', 'Level', 't
            'judge_rows', 'judge_looked', 'pool_rows', 'check_control', 'above_floor']
 
 # %% ../../nbs/comparison/03_rows.ipynb #c002
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-import math
 from typing import NamedTuple
 
 import numpy as np
 
 from .difference import Difference, difference_forest
-from .verdict import (QUESTIONS, WITHIN, BlindSpot, blind_spot,
-                                         change_text, claim_alone, claim_within,
-                                         claim_word, headline, is_beyond, is_identical,
-                                         margin_beside, questions)
 from .units import FEWEST
+from invar_nb.comparison.verdict import (
+    QUESTIONS,
+    WITHIN,
+    BlindSpot,
+    blind_spot,
+    change_text,
+    claim_alone,
+    claim_within,
+    claim_word,
+    headline,
+    is_beyond,
+    is_identical,
+    margin_beside,
+    questions,
+)
 from ..foundations.interval import Forest, Interval, Shown, ends_text
 from ..foundations.refuse import PairingError, UsageError, refuse
 from ..metrics.metric import Metric
@@ -35,29 +46,33 @@ from ..statistics.simultaneous import Family, fit_family
 # %% ../../nbs/comparison/03_rows.ipynb #c007
 class Key(NamedTuple):
     "Which number a row holds."
+
     candidate: str
-    part: str                   # a text, a task; "" where there is one
+    part: str  # a text, a task; "" where there is one
     metric: str
-    slice: str | None = None    # "language es"; None: all items
+    slice: str | None = None  # "language es"; None: all items
     against: str | None = None  # the other candidate; None: the baseline
 
-    def __str__(self): return ", ".join(filter(None, self))
+    def __str__(self):
+        return ", ".join(filter(None, self))
 
 # %% ../../nbs/comparison/03_rows.ipynb #lev1
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Level(Shown):
     "One metric of one arm alone."
+
     metric: Metric
-    estimate: float | None            # None: it has none, `missing` says why
+    estimate: float | None  # None: it has none, `missing` says why
     interval: Interval | None = None  # of one arm, where the metric has one
-    n: int                            # items
+    n: int  # items
     missing: str | None = None
 
     title = property(lambda self: self.metric.title or self.metric.name)
 
     def summary(self) -> str:
         "The value with its interval, or why there is none."
-        if self.estimate is None: return f"no {self.title}: {self.missing}"
+        if self.estimate is None:
+            return f"no {self.title}: {self.missing}"
         ends = f" {ends_text(*self.interval)}" if self.interval else ""
         return f"{self.title} {self.estimate:.4g}{ends}, n = {self.n:,}"
 
@@ -68,8 +83,14 @@ class Level(Shown):
     def to_dict(self) -> dict:
         "Plain values, ready for JSON."
         low, high = self.interval or (None, None)
-        return {"metric": self.metric.name, "value": self.estimate, "low": low, "high": high,
-                "n": self.n, "missing": self.missing}
+        return {
+            "metric": self.metric.name,
+            "value": self.estimate,
+            "low": low,
+            "high": high,
+            "n": self.n,
+            "missing": self.missing,
+        }
 
 # %% ../../nbs/comparison/03_rows.ipynb #tested1
 def tested_better(d: Difference) -> bool:
@@ -79,24 +100,25 @@ def tested_better(d: Difference) -> bool:
 
 class OfValue(Shown):
     "What has a value has its numbers, as a study has those of its leading row."
+
     delta = property(lambda self: self.value.delta)
     ratio = property(lambda self: self.value.ratio)
     interval = property(lambda self: self.value.interval)
     p_value = property(lambda self: self.value.p_value)
 
-
 # %% ../../nbs/comparison/03_rows.ipynb #c010
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Row(OfValue):
     "One number of a study and what may be claimed of it."
-    key: Key                          # candidate, part, metric, slice, against
+
+    key: Key  # candidate, part, metric, slice, against
     value: Difference | Level
-    role: str                         # lead, rest, pooled, contrast, control or level
-    margin: float = 0.0               # smallest change that matters, in the metric's unit
-    p: Mapping = field(default_factory=dict)         # of QUESTIONS, where it is in a family
+    role: str  # lead, rest, pooled, contrast, control or level
+    margin: float = 0.0  # smallest change that matters, in the metric's unit
+    p: Mapping = field(default_factory=dict)  # of QUESTIONS, where it is in a family
     adjusted: Mapping = field(default_factory=dict)  # the same, within its family
-    floor: float | None = None        # numerical noise, in the unit of the difference
-    claim: str | None = None          # None: nothing is claimed of it
+    floor: float | None = None  # numerical noise, in the unit of the difference
+    claim: str | None = None  # None: nothing is claimed of it
     about: Mapping = field(default_factory=dict, repr=False)  # of a pooled row: its weights
 
     adjusted_p = property(lambda self: self.adjusted.get("change"))  # within its family
@@ -104,13 +126,17 @@ class Row(OfValue):
     @property
     def alone(self) -> str | None:
         "What its interval suggests, where its family does not let it claim that."
-        if not self.p: return None
+        if not self.p:
+            return None
         own = claim_alone(self.value, self.margin)
         judged = claim_within(self.value, self.adjusted, self.margin)
         return None if judged == own else own
 
-    p_alone = property(lambda self: self.adjusted.get(  # that of what its interval suggests
-        "equivalent" if self.alone == "equivalent" else "change"))
+    p_alone = property(
+        lambda self: self.adjusted.get(  # that of what its interval suggests
+            "equivalent" if self.alone == "equivalent" else "change"
+        )
+    )
     blind_spot = property(lambda self: blind_spot_of(self))  # a BlindSpot or None
 
     @property
@@ -121,16 +147,22 @@ class Row(OfValue):
             return "better below margin"
         return claim_word(d, self.claim, self.shows("not_worse"))
 
-    def shows(self, question: str,  # "not_worse" or "beyond"
-              ) -> bool:
+    def shows(
+        self,
+        question: str,  # "not_worse" or "beyond"
+    ) -> bool:
         "Whether it shows not_worse or beyond: in its family, or alone by its interval."
         d = self.value
-        if not d.enough: return False
-        if d.metric.by_test: return question == "not_worse" and self.claim == "improved"
+        if not d.enough:
+            return False
+        if d.metric.by_test:
+            return question == "not_worse" and self.claim == "improved"
         if d.units == "seeds" and d.n_units < FEWEST:  # the test decides, not the interval
             return question == "not_worse" and tested_better(d)
-        if question in self.adjusted: return self.adjusted[question] <= round(1 - d.level, 12)
-        if question == "beyond": return is_beyond(d, self.margin)
+        if question in self.adjusted:
+            return self.adjusted[question] <= round(1 - d.level, 12)
+        if question == "beyond":
+            return is_beyond(d, self.margin)
         return d.worse.high < self.margin
 
     @property
@@ -154,47 +186,61 @@ class Row(OfValue):
         return f"{about}: {self.value._line()}" if about else self.value._line()
 
     def _forest(self):
-        if self.role == "level": return self.value._forest()
+        if self.role == "level":
+            return self.value._forest()
         return difference_forest(self.value, self.name, self.claim, self.margin)
 
     def to_dict(self) -> dict:
         "Plain values, ready for JSON."
-        return {**self.key._asdict(), "role": self.role, "claim": self.claim,
-                "margin": self.margin, **self.value.to_dict()}
+        return {
+            **self.key._asdict(),
+            "role": self.role,
+            "claim": self.claim,
+            "margin": self.margin,
+            **self.value.to_dict(),
+        }
 
 # %% ../../nbs/comparison/03_rows.ipynb #rwh1
-_POOLED = {"equal": "weighted equally", "tokens": "weighted by their tokens",
-           "random": "as a sample of such texts", "given": "with the weights given"}
+_POOLED = {
+    "equal": "weighted equally",
+    "tokens": "weighted by their tokens",
+    "random": "as a sample of such texts",
+    "given": "with the weights given",
+}
 
 
 def blind_spot_of(row: Row) -> BlindSpot | None:
     "What could be worse unseen, where it is claimed that no loss of the margin was made."
     bounded = row.claim in ("equivalent", *WITHIN) or row.word == "not worse"
-    if not bounded or is_identical(row.value): return None
+    if not bounded or is_identical(row.value):
+        return None
     return blind_spot(row.value, row.margin)
 
 
 def worst_blind_spot(rows: Iterable[Row]) -> BlindSpot | None:
     "That of the claim that allows the smallest loss beside its margin."
     rows = [row for row in rows if row.blind_spot]
-    if not rows: return None
+    if not rows:
+        return None
     return min(rows, key=lambda row: row.blind_spot.loss / row.margin).blind_spot
 
 
 def row_headline(row: Row, of: str = "") -> str:
     "One row in one sentence; `of`: whose it is, where there are several."
     d = row.value
-    said = headline(d, row.claim, row.margin, row.shows("beyond"), row.shows("not_worse"),
-                    of)
+    said = headline(d, row.claim, row.margin, row.shows("beyond"), row.shows("not_worse"), of)
     if row.role == "pooled":
         texts, rule = len(row.about["weights"]), _POOLED[row.about["rule"]]
         return f"{said.removesuffix('.')}, on {texts} texts {rule}."
     hidden = row.floor is not None and abs(d.delta) <= row.floor
-    if not hidden or row.claim != "inconclusive": return said
+    if not hidden or row.claim != "inconclusive":
+        return said
     change = headline(d, "regressed", 0.0).partition(": ")[2].removesuffix(".")
     whose = f" ({of})" if of else ""
-    return (f"{row.word.capitalize()}{whose}: {change}, below the numerical noise of "
-            f"{change_text(row.floor, d, sign=False)}.")
+    return (
+        f"{row.word.capitalize()}{whose}: {change}, below the numerical noise of "
+        f"{change_text(row.floor, d, sign=False)}."
+    )
 
 # %% ../../nbs/comparison/03_rows.ipynb #c013
 EXCHANGEABLE = ("documents", "windows", "items", "clusters")
@@ -203,7 +249,8 @@ EXCHANGEABLE = ("documents", "windows", "items", "clusters")
 def p_of_change(d: Difference) -> float:
     "The larger p of no change: by the fit, and by the signs of its units' parts."
     own_test = d.metric.exact is not None and d.units in ("items", "windows")
-    if d.units not in EXCHANGEABLE or own_test or d.metric.of_pair: return d.p_value
+    if d.units not in EXCHANGEABLE or own_test or d.metric.of_pair:
+        return d.p_value
     y, w = d.influence()
     return max(d.p_value, sign_flip_test(y + d.delta * w).p_value)
 
@@ -211,7 +258,8 @@ def p_of_change(d: Difference) -> float:
 def asked_of(row: Row) -> dict[str, float]:
     "p of its questions; {} where nothing may be claimed of it."
     p = questions(row.value, row.margin) if row.value.enough else {}
-    if not p or row.value.metric.positive: return p  # that it is above 0 is no question
+    if not p or row.value.metric.positive:
+        return p  # that it is above 0 is no question
     return p | {"change": p_of_change(row.value)}
 
 # %% ../../nbs/comparison/03_rows.ipynb #ho02
@@ -225,9 +273,12 @@ def judge_with(rows: Sequence[Row], asked: Sequence[dict], adjust: Callable) -> 
     adjusted = [{} for _ in rows]
     for question in QUESTIONS:
         p = {i: each[question] for i, each in enumerate(asked) if question in each}
-        for i, value in adjust(p).items(): adjusted[i][question] = value
-    return [replace(row, p=p, adjusted=own, claim=claim_within(row.value, own, row.margin))
-            for row, p, own in zip(rows, asked, adjusted, strict=True)]
+        for i, value in adjust(p).items():
+            adjusted[i][question] = value
+    return [
+        replace(row, p=p, adjusted=own, claim=claim_within(row.value, own, row.margin))
+        for row, p, own in zip(rows, asked, adjusted, strict=True)
+    ]
 
 
 def judge_by_holm(rows: Sequence[Row]) -> list[Row]:
@@ -258,7 +309,8 @@ def rate_if_few(rows: int, units: float) -> float:
     "Largest share of studies with a wrong claim where few of the effective units change."
     size = max((n for n in RATES if n <= units), default=min(RATES))
     known = dict(zip(ROWS, RATES[size], strict=True))
-    if rows > ROWS[-1]: return 1 - (1 - known[ROWS[-1]]) ** (rows / ROWS[-1])
+    if rows > ROWS[-1]:
+        return 1 - (1 - known[ROWS[-1]]) ** (rows / ROWS[-1])
     return known[min(m for m in ROWS if m >= rows)]
 
 
@@ -286,14 +338,17 @@ def family_of(rows: Sequence[Row], signs: Sequence[int] | None = None) -> Family
     moves = [sign * row.value.influence()[0] for sign, row in zip(signs, rows, strict=True)]
     if len({len(y) for y in moves}) > 1:  # copies are not found in all: a bound holds
         return Family(member=np.arange(len(rows)), loadings=None, misfit=0.0, nu=math.inf)
-    if rows[0].value.units == "serial": moves = [slow_parts(y) for y in moves]
+    if rows[0].value.units == "serial":
+        moves = [slow_parts(y) for y in moves]
     return fit_family(np.column_stack(moves), np.array([row.value.fit.dof for row in rows]))
 
 
 def judge_together(rows: Sequence[Row]) -> list[Row]:
     "Candidates of one or several parts; the rows of a part share a baseline and its units."
-    parts = [[i for i, row in enumerate(rows) if row.key.part == part]
-             for part in dict.fromkeys(row.key.part for row in rows)]
+    parts = [
+        [i for i, row in enumerate(rows) if row.key.part == part]
+        for part in dict.fromkeys(row.key.part for row in rows)
+    ]
     families = [family_of([rows[i] for i in members]) for members in parts]
 
     def step(p):
@@ -304,8 +359,13 @@ def judge_together(rows: Sequence[Row]) -> list[Row]:
             own = replace(family, member=family.member[known])
             column[known] = own.step_down(column[known])
             within.append(np.where(known, column, 1.0))  # what is not asked is never shown
-        return {i: float(value) for members, column in zip(parts, pass_on(within), strict=True)
-                for i, value in zip(members, column, strict=True) if i in p}
+        return {
+            i: float(value)
+            for members, column in zip(parts, pass_on(within), strict=True)
+            for i, value in zip(members, column, strict=True)
+            if i in p
+        }
+
     return judge_with(rows, [asked_of(row) for row in rows], step)
 
 # %% ../../nbs/comparison/03_rows.ipynb #c024
@@ -325,7 +385,8 @@ def find_leading(rows: Iterable[Row], deciding: Iterable[str] = ()) -> list[Row]
     "The rows that decide: pooled rows where there are any, else the parts' leading ones."
     rows = list(rows)
     leads = [row for row in rows if row.role == "pooled"] or [
-        row for row in rows if row.role == "lead"]
+        row for row in rows if row.role == "lead"
+    ]
     keys = that_decide([row.key for row in leads], deciding)
     return [row for row in leads if row.key in keys]
 
@@ -337,8 +398,13 @@ def judge_rows(rows: Sequence[Row], deciding: Iterable[str] = ()) -> list[Row]:
     seeds = any(row.value.units == "seeds" for row in leads)
     alike = len({row.key.candidate for row in leads}) < 2 or seeds
     known = all(row.value.influence is not None for row in leads)
-    judge = judge_alone if len(leads) < 2 else judge_by_holm if alike or not known \
+    judge = (
+        judge_alone
+        if len(leads) < 2
+        else judge_by_holm
+        if alike or not known
         else judge_together
+    )
     judged = {row.key: row for row in (*judge(leads), *judge_by_holm(rest))}
     return [judged.get(row.key, row) for row in rows]
 
@@ -355,75 +421,129 @@ POOLING = ("equal", "tokens", "random")
 def _pooled_name(members: tuple, unit: int) -> str:
     "The name of a unit in its text."
     for _, _, one in members:
-        if unit < one.n_units: return one.name_of(unit)
+        if unit < one.n_units:
+            return one.name_of(unit)
         unit -= one.n_units
     raise IndexError(unit)
 
 
 def _pooled_influence(parts, weights):
-    return np.concatenate([weight * d.influence() for d, weight in zip(
-        parts, weights, strict=True)], axis=1)
+    return np.concatenate(
+        [weight * d.influence() for d, weight in zip(parts, weights, strict=True)], axis=1
+    )
 
 
 def _pooled_difference(rows: Sequence[Row], pooled: Pooled, random: bool) -> Difference:
     "The difference of the pooled fit; its weakest part says whether anything is claimed."
     parts = [row.value for row in rows]
     some = parts[0]
-    members = () if random else tuple(zip(
-        (row.key.part for row in rows), pooled.weights, parts, strict=True))
+    members = (
+        ()
+        if random
+        else tuple(zip((row.key.part for row in rows), pooled.weights, parts, strict=True))
+    )
     named = members and all(d.name_of for d in parts)
     counting = [d for d, weight in zip(parts, pooled.weights, strict=True) if weight > 0]
     effective = float(len(parts)) if random else min(d.fit.units_eff for d in counting)
-    nu = math.inf if random else min(
-        math.inf if d.interval.fallback else d.fit.nu for d in counting)
-    alarm = None if random else next(
-        (d.interval.alarm for d in counting if d.interval.alarm), None)
-    fit = replace(pooled.fit, nu=nu, units_eff=effective, alarm=alarm,
-                  n_units=len(parts) if random else sum(d.fit.n_units for d in parts))
+    nu = (
+        math.inf
+        if random
+        else min(math.inf if d.interval.fallback else d.fit.nu for d in counting)
+    )
+    alarm = (
+        None
+        if random
+        else next((d.interval.alarm for d in counting if d.interval.alarm), None)
+    )
+    fit = replace(
+        pooled.fit,
+        nu=nu,
+        units_eff=effective,
+        alarm=alarm,
+        n_units=len(parts) if random else sum(d.fit.n_units for d in parts),
+    )
 
     def at(level):
         return fit.interval(level, "random effect" if random else "fixed weights")
+
     value, values = np.array(pooled.weights), np.array([d.candidate for d in parts])
-    candidate = math.exp(value @ np.log(values)) if some.metric.scale == "log" else \
-        float(value @ values)
+    candidate = (
+        math.exp(value @ np.log(values))
+        if some.metric.scale == "log"
+        else float(value @ values)
+    )
     return Difference(
-        metric=some.metric, fit=fit, baseline=None, candidate=candidate, at=at,
-        interval=at(some.level), p_value=fit.p_value(), p_of=fit.p_value,
+        metric=some.metric,
+        fit=fit,
+        baseline=None,
+        candidate=candidate,
+        at=at,
+        interval=at(some.level),
+        p_value=fit.p_value(),
+        p_of=fit.p_value,
         influence=None if random else partial(_pooled_influence, parts, pooled.weights),
-        n=sum(d.n for d in parts), n_eff=sum(d.n_eff for d in parts),
-        units="texts" if random else some.units, members=members,
-        name_of=partial(_pooled_name, members) if named else None)
+        n=sum(d.n for d in parts),
+        n_eff=sum(d.n_eff for d in parts),
+        units="texts" if random else some.units,
+        members=members,
+        name_of=partial(_pooled_name, members) if named else None,
+    )
 
 
 def pool_rows(
-    rows: Sequence[Row],                 # the leading rows of one candidate, one a part
+    rows: Sequence[Row],  # the leading rows of one candidate, one a part
     pooling: str | Mapping[str, float],  # one of POOLING, or part -> weight
-    tokens: Mapping[str, float],         # part -> scored tokens
+    tokens: Mapping[str, float],  # part -> scored tokens
 ) -> Row:
     "One change for several texts; raises ContractError, UsageError."
     parts, names = [row.value for row in rows], {row.value.metric.name for row in rows}
     if len(names) > 1 or len(rows) < 2:
-        refuse("study", "pooling needs several texts and one metric of losses",
-               f"{len(rows)} of {', '.join(sorted(names))}", "Pool texts only",
-               error=UsageError)
+        refuse(
+            "study",
+            "pooling needs several texts and one metric of losses",
+            f"{len(rows)} of {', '.join(sorted(names))}",
+            "Pool texts only",
+            error=UsageError,
+        )
     alone = next((row.key.part for row in rows if row.value.fit.n_units < 2), None)
     if alone is not None:
-        refuse("study", "every text must have an interval", f"one unit in {alone!r}",
-               "Leave this text out, or score more of it", code="single_pair")
+        refuse(
+            "study",
+            "every text must have an interval",
+            f"one unit in {alone!r}",
+            "Leave this text out, or score more of it",
+            code="single_pair",
+        )
     random = pooling == "random"
-    weights = pooling if isinstance(pooling, Mapping) else dict(tokens) \
-        if pooling == "tokens" else dict.fromkeys(tokens, 1.0)
-    delta, error, dof, c = np.array([(d.delta, d.fit.standard_error, d.fit.dof,
-                                      d.fit.skewness) for d in parts]).T
-    pooled = pool_random(delta, error) if random else pool_fixed(
-        delta, error, dof, [float(weights[row.key.part]) for row in rows], c)
+    weights = (
+        pooling
+        if isinstance(pooling, Mapping)
+        else dict(tokens)
+        if pooling == "tokens"
+        else dict.fromkeys(tokens, 1.0)
+    )
+    delta, error, dof, c = np.array(
+        [(d.delta, d.fit.standard_error, d.fit.dof, d.fit.skewness) for d in parts]
+    ).T
+    pooled = (
+        pool_random(delta, error)
+        if random
+        else pool_fixed(delta, error, dof, [float(weights[row.key.part]) for row in rows], c)
+    )
     shares = dict(zip((row.key.part for row in rows), pooled.weights, strict=True))
     return Row(
-        key=Key(rows[0].key.candidate, "pooled", parts[0].metric.name), role="pooled",
-        value=_pooled_difference(rows, pooled, random), margin=rows[0].margin, about={
-            "rule": pooling if isinstance(pooling, str) else "given", "weights": shares,
-            "spread": pooled.spread, "prediction": pooled.prediction(parts[0].level),
-            "speaks_of": "texts like these" if random else "these texts in these shares"})
+        key=Key(rows[0].key.candidate, "pooled", parts[0].metric.name),
+        role="pooled",
+        value=_pooled_difference(rows, pooled, random),
+        margin=rows[0].margin,
+        about={
+            "rule": pooling if isinstance(pooling, str) else "given",
+            "weights": shares,
+            "spread": pooled.spread,
+            "prediction": pooled.prediction(parts[0].level),
+            "speaks_of": "texts like these" if random else "these texts in these shares",
+        },
+    )
 
 # %% ../../nbs/comparison/03_rows.ipynb #d012
 def check_control(baseline, control) -> None:  # two arms
@@ -431,21 +551,33 @@ def check_control(baseline, control) -> None:  # two arms
     for name in ("weights_digest", "config_digest", "tokenizer_digest"):
         a, b = (arm.provenance.get(name) for arm in (baseline, control))
         if a != b:
-            refuse("control", "the control must be the baseline, scored again",
-                   f"{name} {str(b)[:19]}, of the baseline {str(a)[:19]}",
-                   "Score the baseline twice on the same text", error=PairingError,
-                   code="not_the_baseline")
+            refuse(
+                "control",
+                "the control must be the baseline, scored again",
+                f"{name} {str(b)[:19]}, of the baseline {str(a)[:19]}",
+                "Score the baseline twice on the same text",
+                error=PairingError,
+                code="not_the_baseline",
+            )
 
 # %% ../../nbs/comparison/03_rows.ipynb #d014
 def above_floor(rows: Sequence[Row]) -> list[Row]:
     "Nothing that is no larger than the control's interval has improved or regressed."
-    floors = {row.key[1:]: max(abs(row.value.interval.low), abs(row.value.interval.high))
-              for row in rows if row.role == "control"}
+    floors = {
+        row.key[1:]: max(abs(row.value.interval.low), abs(row.value.interval.high))
+        for row in rows
+        if row.role == "control"
+    }
 
     def judged(row):
         floor = floors.get(row.key[1:])
-        if row.role == "control" or floor is None: return row
+        if row.role == "control" or floor is None:
+            return row
         hidden = abs(row.value.delta) <= floor and row.claim in (
-            "improved", "regressed", *WITHIN)
+            "improved",
+            "regressed",
+            *WITHIN,
+        )
         return replace(row, floor=floor, claim="inconclusive" if hidden else row.claim)
+
     return [judged(row) for row in rows]

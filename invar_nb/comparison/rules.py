@@ -9,19 +9,19 @@ __all__ = ['PROFILES', 'EDITS', 'REQUIRED', 'UNITS', 'TIERS', 'OF_RUNS', 'OF_LEV
            'check_enough', 'in_memory', 'check_windows']
 
 # %% ../../nbs/comparison/06_rules.ipynb #bac32aba
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date, datetime
-import re
 
 import numpy as np
 
 from ..arms.pair import Pair
 from ..arms.window_losses import StreamedLosses, find_splits
 from ..arms.windows import scored_ranges
-from .rows import POOLING
 from .difference import Settings
 from .passages import as_tail_rule
+from .rows import POOLING
 from .units import check_units, counted, step_of
 from .verdict import as_margin
 from ..foundations.refuse import UsageError, as_choice, as_count, refuse
@@ -35,6 +35,7 @@ from ..statistics.totals import round_off, stored_precision
 @dataclass(frozen=True, kw_only=True)
 class Tier:
     "Least windows of each split, least bootstrap draws, limit of the gate; why, if changed."
+
     name: str
     preview: int
     final: int
@@ -45,14 +46,24 @@ class Tier:
 
 PROFILES = ("dev", "ci", "release")
 EDITS = ("quantised", "pruned")  # edits that can only lose
-REQUIRED = ("equivalent", "not-worse", "not-beyond",  # of every row that decides
-            "parts", "slices", "all")                 # each of these not worse
+REQUIRED = (
+    "equivalent",
+    "not-worse",
+    "not-beyond",  # of every row that decides
+    "parts",
+    "slices",
+    "all",
+)  # each of these not worse
 _WORDS = {"better": ("lower", "higher"), "scale": ("linear", "log")}  # of runs, by metric
 UNITS = ("auto", "documents", "clusters", "serial", "windows", "items", "seeds")
-TIERS = {tier.name: tier for tier in (
-    Tier(name="conservative", preview=220, final=220, replicates=1500, limit=1.05),
-    Tier(name="balanced", preview=180, final=180, replicates=1200, limit=1.10),
-    Tier(name="aggressive", preview=140, final=140, replicates=800, limit=1.20))}
+TIERS = {
+    tier.name: tier
+    for tier in (
+        Tier(name="conservative", preview=220, final=220, replicates=1500, limit=1.05),
+        Tier(name="balanced", preview=180, final=180, replicates=1200, limit=1.10),
+        Tier(name="aggressive", preview=140, final=140, replicates=800, limit=1.20),
+    )
+}
 
 
 def as_tier(
@@ -61,16 +72,27 @@ def as_tier(
     "A tier by name, or one with other numbers and the note that says why."
     asked = dict(tier) if isinstance(tier, Mapping) else {"name": tier}
     known = TIERS[as_choice(asked.get("name"), TIERS, where="tier", name="tier")]
-    for name in asked: as_choice(name, asdict(known), where="tier", name="key")
+    for name in asked:
+        as_choice(name, asdict(known), where="tier", name="key")
     made = replace(known, **asked)
     for name in ("preview", "final", "replicates"):
         as_count(getattr(made, name), where="tier", name=name)
     if not is_margin(made.limit) or not 1 < made.limit < 10:
-        refuse("tier", "limit must be a ratio between 1 and 10", repr(made.limit),
-               "1.1 allows 10 %", error=UsageError)
+        refuse(
+            "tier",
+            "limit must be a ratio between 1 and 10",
+            repr(made.limit),
+            "1.1 allows 10 %",
+            error=UsageError,
+        )
     if made != known and not str(made.note).strip():
-        refuse("tier", "other numbers need a note", f"{made.name} without one",
-               'Add note = "why"', error=UsageError)
+        refuse(
+            "tier",
+            "other numbers need a note",
+            f"{made.name} without one",
+            'Add note = "why"',
+            error=UsageError,
+        )
     return made
 
 # %% ../../nbs/comparison/06_rules.ipynb #u0i1fou9
@@ -82,12 +104,13 @@ def budget_unit(budget: float) -> str:
 @dataclass(frozen=True, kw_only=True)
 class Accepted:
     "A loss that is known and does not block; raises UsageError."
-    up_to: float | str     # in the metric's unit, as a margin; "3%" becomes 0.03
+
+    up_to: float | str  # in the metric's unit, as a margin; "3%" becomes 0.03
     reason: str
-    expires: str | date    # the last day, 2027-03-01
-    candidate: str = ""    # "": of each
-    part: str = ""         # "": of each
-    metric: str = ""       # "": the one that leads
+    expires: str | date  # the last day, 2027-03-01
+    candidate: str = ""  # "": of each
+    part: str = ""  # "": of each
+    metric: str = ""  # "": the one that leads
     expired: bool | None = None  # it is not in force; None: whether the last day has passed
 
     def __post_init__(self):
@@ -96,34 +119,48 @@ class Accepted:
         if self.expired is None:
             object.__setattr__(self, "expired", day < now()[0].date())
         if not isinstance(self.expired, bool):
-            _refuse("whether an accepted loss has expired must be true or false", self.expired,
-                    "Leave it out: the day says it")
+            _refuse(
+                "whether an accepted loss has expired must be true or false",
+                self.expired,
+                "Leave it out: the day says it",
+            )
         if isinstance(self.up_to, str):
             object.__setattr__(self, "up_to", _as_share(self.up_to, self.metric))
         if not isinstance(self.reason, str) or not self.reason.strip():
             _refuse("an accepted loss must have a reason", self.reason, "Name a ticket")
         if not (is_margin(self.up_to) and self.up_to > 0):
-            _refuse("an accepted loss must have a largest size", self.up_to,
-                    'Write up_to = "3%"')
+            _refuse(
+                "an accepted loss must have a largest size", self.up_to, 'Write up_to = "3%"'
+            )
 
 
 def _as_day(value):
     "A date, from one or from the one spelling of it that a report has."
-    if isinstance(value, datetime): return value.date()
-    if isinstance(value, date): return value
+    if isinstance(value, datetime):
+        return value.date()
+    if isinstance(value, date):
+        return value
     try:
-        if re.fullmatch(r"\d{4}-\d{2}-\d{2}", value, re.A): return date.fromisoformat(value)
-    except (TypeError, ValueError): pass  # no text, or no such day
-    _refuse("an accepted loss must have the last day on which it is accepted", value,
-            "Write expires = 2027-03-01")
+        if re.fullmatch(r"\d{4}-\d{2}-\d{2}", value, re.A):
+            return date.fromisoformat(value)
+    except (TypeError, ValueError):
+        pass  # no text, or no such day
+    _refuse(
+        "an accepted loss must have the last day on which it is accepted",
+        value,
+        "Write expires = 2027-03-01",
+    )
 
 
 def _as_share(text, metric):
     "The share of a text in per cent, for a metric of which per cent have a meaning."
     percent = re.fullmatch(r"\s*(\d*\.?\d+)\s*%\s*", text, re.A)
     if not percent or not 0 < float(percent[1]) < 100:
-        _refuse("an accepted loss must be a number, or per cent between 0 and 100", text,
-                'Write up_to = "3%"')
+        _refuse(
+            "an accepted loss must be a number, or per cent between 0 and 100",
+            text,
+            'Write up_to = "3%"',
+        )
     known = METRICS[metric] if metric in METRICS else None
     if known and known.scale != "log" and known.unit != "share":
         _refuse(f"an accepted loss of {metric} must be in its unit", text, "Write up_to=0.01")
@@ -142,28 +179,29 @@ def as_accepted(loss: Accepted | Mapping) -> Accepted:
 @dataclass(frozen=True, kw_only=True)
 class Rules(Settings):
     "All that a user decides; raises ContractError, UsageError."
-    metrics: tuple[str, ...] = ()           # (): all that the arms can answer
-    primary: str | None = None              # the metric that leads where a part has it
+
+    metrics: tuple[str, ...] = ()  # (): all that the arms can answer
+    primary: str | None = None  # the metric that leads where a part has it
     margin: Mapping[str, float] | float | None = None  # by metric, or of those that lead;
     #   None: the metric's own (2 % of perplexity, 2 points of accuracy), 0 where it has none
-    by: tuple[str, ...] | None = None       # columns to slice by; None: the usual ones
-    deciding: tuple[str, ...] = ()          # parts or candidates; (): all
-    required: str | None = None             # what exit 0 takes, one of REQUIRED
-    edit: str | None = None                 # where no weights say so: one of EDITS
-    budget: float | None = None             # largest size: in its `budget_unit`
-    pooling: str | Mapping[str, float] | None = None   # equal, tokens, random, part -> weight
-    contrasts: bool = False                 # show the candidates against each other
+    by: tuple[str, ...] | None = None  # columns to slice by; None: the usual ones
+    deciding: tuple[str, ...] = ()  # parts or candidates; (): all
+    required: str | None = None  # what exit 0 takes, one of REQUIRED
+    edit: str | None = None  # where no weights say so: one of EDITS
+    budget: float | None = None  # largest size: in its `budget_unit`
+    pooling: str | Mapping[str, float] | None = None  # equal, tokens, random, part -> weight
+    contrasts: bool = False  # show the candidates against each other
     better: Mapping[str, str] = field(default_factory=dict)  # of runs: metric -> lower
-    scale: Mapping[str, str] = field(default_factory=dict)   # of runs: metric -> log
-    multiplicity: str = "holm"              # of runs; or benjamini_hochberg
-    intersect: bool = False                 # of runs: leave out seeds that one arm lacks
-    drop_failed: bool = False               # of runs: leave out seeds of which a run failed
-    tier: str | Mapping = "balanced"        # of losses: windows that a profile asks for
-    profile: str = "dev"                    # of losses, one of PROFILES: how strict
-    gate: float | None = None               # of losses: limit of the ratio's upper end
+    scale: Mapping[str, str] = field(default_factory=dict)  # of runs: metric -> log
+    multiplicity: str = "holm"  # of runs; or benjamini_hochberg
+    intersect: bool = False  # of runs: leave out seeds that one arm lacks
+    drop_failed: bool = False  # of runs: leave out seeds of which a run failed
+    tier: str | Mapping = "balanced"  # of losses: windows that a profile asks for
+    profile: str = "dev"  # of losses, one of PROFILES: how strict
+    gate: float | None = None  # of losses: limit of the ratio's upper end
     tail: Mapping[str, float] | None = None  # of losses: q95 -> limit of their differences
-    fail_inconclusive: bool = False         # exit 4
-    accepted: tuple[Accepted, ...] = ()     # losses that are known and do not block
+    fail_inconclusive: bool = False  # exit 4
+    accepted: tuple[Accepted, ...] = ()  # losses that are known and do not block
 
     def __post_init__(self):
         super().__post_init__()
@@ -175,19 +213,26 @@ class Rules(Settings):
         for key, known in dict(profile=PROFILES, multiplicity=PROCEDURES, units=UNITS).items():
             as_choice(getattr(self, key), known, where="study", name=key, error=UsageError)
         if self.method != "jackknife" and self.units == "serial":
-            _refuse(f"method={self.method!r} cannot use serial units", "serial",
-                    'Say units="windows" or units="documents", or use the jackknife')
+            _refuse(
+                f"method={self.method!r} cannot use serial units",
+                "serial",
+                'Say units="windows" or units="documents", or use the jackknife',
+            )
         if self.budget is not None and not (is_margin(self.budget) and self.budget > 0):
             _refuse("budget must be a positive size", self.budget, "Pass budget=4e9")
         for name, options in (("edit", EDITS), ("required", REQUIRED)):
-            if (one := getattr(self, name)) is not None: as_choice(
-                one, options, where="study", name=name, error=UsageError)
+            if (one := getattr(self, name)) is not None:
+                as_choice(one, options, where="study", name=name, error=UsageError)
         as_tier(self.tier)
         object.__setattr__(self, "accepted", tuple(map(as_accepted, self.accepted)))
         if self.gate is not None and not (is_margin(self.gate) and 1 < self.gate < 10):
-            _refuse("gate must be a limit of the perplexity ratio, between 1 and 10",
-                    self.gate, "1.1 allows 10 %")
-        if self.tail is not None: as_tail_rule(self.tail)
+            _refuse(
+                "gate must be a limit of the perplexity ratio, between 1 and 10",
+                self.gate,
+                "1.1 allows 10 %",
+            )
+        if self.tail is not None:
+            as_tail_rule(self.tail)
         _check_by_metric(self)
         _check_pooling(self.pooling)
 
@@ -199,14 +244,19 @@ class Rules(Settings):
     def to_dict(self) -> dict:
         "What differs from the usual, as plain values."
         usual, plain = asdict(Rules()), asdict(self)
-        return {name: list(value) if isinstance(value, tuple) else value
-                for name, value in plain.items() if value != usual[name]}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in plain.items()
+            if value != usual[name]
+        }
 
 # %% ../../nbs/comparison/06_rules.ipynb #4ba96178
 def _as_names(name, value):
     "A tuple of names; one name alone is a list of one."
-    if isinstance(value, str): value = (value,)
-    if value is None and name == "by": return None
+    if isinstance(value, str):
+        value = (value,)
+    if value is None and name == "by":
+        return None
     listed = isinstance(value, Collection) and not isinstance(value, Mapping)
     if not listed or not all(isinstance(one, str) for one in value):
         _refuse(f"{name} must be a list of names", value, "Name them")
@@ -215,7 +265,8 @@ def _as_names(name, value):
 
 def _plain(margin):
     "A margin as a report can write it: a Fraction as float64."
-    if isinstance(margin, Mapping): return {name: _plain(own) for name, own in margin.items()}
+    if isinstance(margin, Mapping):
+        return {name: _plain(own) for name, own in margin.items()}
     return margin if margin is None or isinstance(margin, (int, float)) else float(margin)
 
 
@@ -225,7 +276,8 @@ def _check_by_metric(rules):
     for name, value in (rules.margin if named else {"": rules.margin}).items():
         if not isinstance(name, str):
             _refuse("margin must name metrics", name, "Write {'perplexity': 0.02}")
-        if name in METRICS: as_margin(value, METRICS[name])
+        if name in METRICS:
+            as_margin(value, METRICS[name])
         elif not is_margin(value) and (named or value is not None):
             _refuse("margin must be a number of at least 0", value, "Pass margin=0.02 for 2 %")
     object.__setattr__(rules, "margin", _plain(rules.margin))
@@ -233,32 +285,59 @@ def _check_by_metric(rules):
         asked = getattr(rules, rule)
         if not isinstance(asked, Mapping):
             _refuse(f"{rule} must name metrics", asked, f"Write {{'loss': {options[0]!r}}}")
-        for name, word in asked.items(): as_choice(
-            word, options, where="study", name=f"{rule} of {name}", error=UsageError)
+        for name, word in asked.items():
+            as_choice(word, options, where="study", name=f"{rule} of {name}", error=UsageError)
 
 
 def _check_pooling(pooling):
     "One of the rules, or a weight for each text."
-    if pooling is None or isinstance(pooling, str) and pooling in POOLING: return
+    if pooling is None or isinstance(pooling, str) and pooling in POOLING:
+        return
     weights = pooling.values() if isinstance(pooling, Mapping) else [None]
     if not weights or not all(map(is_margin, weights)):
-        _refuse(f"pooling must be one of {', '.join(POOLING)}, or weights", pooling,
-                "Say equal, for instance")
+        _refuse(
+            f"pooling must be one of {', '.join(POOLING)}, or weights",
+            pooling,
+            "Say equal, for instance",
+        )
 
 # %% ../../nbs/comparison/06_rules.ipynb #20c1b9b8
-OF_RUNS = ("metrics", "margin", "better", "scale", "multiplicity", "intersect",
-           "drop_failed", "level", "fail_inconclusive")
+OF_RUNS = (
+    "metrics",
+    "margin",
+    "better",
+    "scale",
+    "multiplicity",
+    "intersect",
+    "drop_failed",
+    "level",
+    "fail_inconclusive",
+)
 OF_LEVELS = ("metrics", "by", "level")  # one arm alone
-NEEDS = {"tier": "losses", "gate": "losses", "tail": "losses",
-         "profile": "losses", "better": "runs", "scale": "runs", "multiplicity": "runs",
-         "intersect": "runs", "drop_failed": "runs"}
+NEEDS = {
+    "tier": "losses",
+    "gate": "losses",
+    "tail": "losses",
+    "profile": "losses",
+    "better": "runs",
+    "scale": "runs",
+    "multiplicity": "runs",
+    "intersect": "runs",
+    "drop_failed": "runs",
+}
 
 
 def check_read(rules: Rules, read: Collection[str], what: str) -> None:
     "Refuse rules that such a study does not read."
     unread = [name for name in rules.to_dict() if name not in read]
-    if unread: refuse("study", f"rules must be ones that {what} use", ", ".join(unread),
-                      f"Leave it out; {', '.join(read)} are used", error=UsageError)
+    if unread:
+        refuse(
+            "study",
+            f"rules must be ones that {what} use",
+            ", ".join(unread),
+            f"Leave it out; {', '.join(read)} are used",
+            error=UsageError,
+        )
 
 
 def check_kinds(rules: Rules, kinds: Collection[str]) -> None:
@@ -266,15 +345,21 @@ def check_kinds(rules: Rules, kinds: Collection[str]) -> None:
     shown = ", ".join(sorted(kinds))
     for name in rules.to_dict():
         if NEEDS.get(name, shown) not in (*kinds, shown):
-            refuse("study", f"{name} needs {NEEDS[name]}", shown, "Leave it out",
-                   error=UsageError)
+            refuse(
+                "study", f"{name} needs {NEEDS[name]}", shown, "Leave it out", error=UsageError
+            )
     least = as_tier(rules.tier).replicates if "losses" in kinds else 0
     if rules.profile != "dev" and rules.replicates and rules.replicates < least:
-        refuse("study", f"replicates must be at least {least} with the profile "
-               f"{rules.profile}, as the tier asks", f"{rules.replicates}", "Raise it, or "
-               "leave out replicates and seed: the bootstrap without draws is exact",
-               error=UsageError)
-    for kind in kinds: check_units(rules.units_of(kind), kind)
+        refuse(
+            "study",
+            f"replicates must be at least {least} with the profile "
+            f"{rules.profile}, as the tier asks",
+            f"{rules.replicates}",
+            "Raise it, or leave out replicates and seed: the bootstrap without draws is exact",
+            error=UsageError,
+        )
+    for kind in kinds:
+        check_units(rules.units_of(kind), kind)
     for name in rules.metrics:
         if (metric := as_metric(name, "study")).kind not in kinds:
             refuse_kind(metric, shown, "study")
@@ -300,19 +385,24 @@ def overlap_fraction(
 
 # %% ../../nbs/comparison/06_rules.ipynb #ctr06
 def window_changes(
-    pair: Pair,     # of losses
-) -> np.ndarray:    # d_i, shape (n,)
+    pair: Pair,  # of losses
+) -> np.ndarray:  # d_i, shape (n,)
     "Differences of the windows' losses, with what is rounding taken out."
     before, after = pair.baseline.log_loss, pair.candidate.log_loss
     largest = np.maximum(np.abs(before), np.abs(after))
-    return round_off(after - before, np.ones(len(before)), largest,
-                     lambda: max(stored_precision(before), stored_precision(after)))
+    return round_off(
+        after - before,
+        np.ones(len(before)),
+        largest,
+        lambda: max(stored_precision(before), stored_precision(after)),
+    )
 
 
 def is_shifted(pair: Pair) -> bool:
     "Whether all windows changed by one amount, which is more than a few steps of storage."
     losses, changes = pair.baseline.log_loss, window_changes(pair)
-    if np.ptp(changes) != 0 or len(changes) == 1: return False
+    if np.ptp(changes) != 0 or len(changes) == 1:
+        return False
     return abs(float(changes[0])) > 10 * step_of(losses)
 
 
@@ -320,7 +410,8 @@ def why_degenerate(
     changes: np.ndarray,  # of `window_changes`
 ) -> str | None:
     "Why differences have no spread, in the source systems' words; None where they have one."
-    if len(changes) == 1: return "single_pair"
+    if len(changes) == 1:
+        return "single_pair"
     return "no_variation" if np.ptp(changes) == 0 else None
 
 
@@ -334,9 +425,11 @@ def has_other_weights(pair: Pair) -> bool:
 
 # %% ../../nbs/comparison/06_rules.ipynb #ctr08
 SAME_CHANGE = "All windows changed by the same amount."
-BROKEN = {"no_token_is_scored_twice": "Some tokens are scored more than once.",
-          "preview_and_final_counts_agree": "Preview and final differ in size.",
-          "windows_differ": SAME_CHANGE}
+BROKEN = {
+    "no_token_is_scored_twice": "Some tokens are scored more than once.",
+    "preview_and_final_counts_agree": "Preview and final differ in size.",
+    "windows_differ": SAME_CHANGE,
+}
 NOT_SCORED = "The weights differ, yet every loss is the same: was the candidate scored?"
 
 
@@ -350,28 +443,46 @@ def check_enough(
     preview, final = counts["preview"], counts["final"]
     total, wanted = preview + final, tier.preview + tier.final
     if profile != "dev" and preview != final and total >= wanted:
-        cure = f"Score an even number of them: --windows {total - 1}" if total % 2 \
+        cure = (
+            f"Score an even number of them: --windows {total - 1}"
+            if total % 2
             else "Correct the column split"
-        refuse("study", f"the profile {profile} needs as many preview as final windows",
-               f"{preview} and {final}", f"{cure}, or use --profile dev",
-               code="preview_and_final_counts_agree")
+        )
+        refuse(
+            "study",
+            f"the profile {profile} needs as many preview as final windows",
+            f"{preview} and {final}",
+            f"{cure}, or use --profile dev",
+            code="preview_and_final_counts_agree",
+        )
     asked = profile != "dev" or tier.name != "balanced"  # that one is the default
-    if not asked or preview >= tier.preview and final >= tier.final: return []
+    if not asked or preview >= tier.preview and final >= tier.final:
+        return []
     if profile != "dev":
         cure, least = "Use more text, or --profile dev", TIERS["aggressive"]
         if preview >= least.preview and final >= least.final:
-            cure += (f", or --set tier=aggressive, which needs {least.preview + least.final}")
-        refuse("study", f"the profile {profile} with the {tier.name} tier needs {wanted} "
-               "windows", f"{total}", cure, code="too_few_windows")
-    return [f"Only {counted(total, 'windows')}; the {tier.name} tier asks for at least "
-            f"{wanted} ({tier.preview} preview and {tier.final} final)."]
+            cure += f", or --set tier=aggressive, which needs {least.preview + least.final}"
+        refuse(
+            "study",
+            f"the profile {profile} with the {tier.name} tier needs {wanted} windows",
+            f"{total}",
+            cure,
+            code="too_few_windows",
+        )
+    return [
+        f"Only {counted(total, 'windows')}; the {tier.name} tier asks for at least "
+        f"{wanted} ({tier.preview} preview and {tier.final} final)."
+    ]
 
 # %% ../../nbs/comparison/06_rules.ipynb #ctr08b
 def in_memory(pair: Pair) -> Pair:
     "The pair with every window read: a profile's contracts are about single ones."
-    return Pair(**{name: arm.file.read() if isinstance(arm, StreamedLosses) else arm
-                   for name, arm in (("baseline", pair.baseline),
-                                     ("candidate", pair.candidate))})
+    return Pair(
+        **{
+            name: arm.file.read() if isinstance(arm, StreamedLosses) else arm
+            for name, arm in (("baseline", pair.baseline), ("candidate", pair.candidate))
+        }
+    )
 
 
 def check_windows(
@@ -394,8 +505,14 @@ def check_windows(
     if is_unscored or changes.any() and why_degenerate(changes):
         broken["windows_differ"] = "Score the candidate again"
     if broken and profile != "dev":
-        refuse("study", f"the profile {profile} needs every contract to hold",
-               ", ".join(broken), f"{next(iter(broken.values()))}, or use --profile dev, "
-               "which only warns", code=next(iter(broken)))
-    return lines + [NOT_SCORED if is_unscored and name == "windows_differ" else BROKEN[name]
-                    for name in broken]
+        refuse(
+            "study",
+            f"the profile {profile} needs every contract to hold",
+            ", ".join(broken),
+            f"{next(iter(broken.values()))}, or use --profile dev, which only warns",
+            code=next(iter(broken)),
+        )
+    return lines + [
+        NOT_SCORED if is_unscored and name == "windows_differ" else BROKEN[name]
+        for name in broken
+    ]

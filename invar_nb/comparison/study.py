@@ -13,13 +13,12 @@ __all__ = ['BASELINE', 'CONTROL', 'POOLED', 'MOST_LETTERS', 'FEWEST_SLICES', 'IT
            'WeightsArm', 'SameStudy']
 
 # %% ../../nbs/comparison/08_study.ipynb #c002
-from collections import Counter
-from collections.abc import (Callable, Collection, Iterable, Iterator, Mapping,
-                             Sequence)
-from dataclasses import dataclass, field, fields, replace
-from itertools import combinations, combinations_with_replacement
 import math
 import os
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from itertools import combinations, combinations_with_replacement
 
 import numpy as np
 from scipy.special import expit
@@ -31,27 +30,76 @@ from ..arms.window_losses import StreamedLosses, refuse_zeros
 from .difference import Difference, by_unit, fit_left_out
 from .looks import Looks, all_decided, look_at, shared_level
 from .measured import Measured, choose_metrics, measure_pair
-from .rows import (Key, Level, Row, above_floor, check_control, family_of,
-                                      find_leading, judge_looked, judge_rows, p_of_change,
-                                      pool_rows, row_headline, that_decide,
-                                      worst_blind_spot)
-from .rules import (OF_LEVELS, Rules, as_tier, check_kinds, check_read,
-                                       check_windows)
-from .units import (FEWEST, check_by, choose_units, counted, find_copies,
-                                       find_near_copies, find_slices, slice_names)
-from .verdict import (WITHIN, Verdict, as_margin, change_text,
-                                         documents_text, few_text, is_decided_by_few,
-                                         margin_text, rationale)
-from ..foundations.refuse import (ContractError, UsageError, as_choice, of_part, refuse,
-                                         suggest, usual_rounding)
+from invar_nb.comparison.rows import (
+    Key,
+    Level,
+    Row,
+    above_floor,
+    check_control,
+    family_of,
+    find_leading,
+    judge_looked,
+    judge_rows,
+    p_of_change,
+    pool_rows,
+    row_headline,
+    that_decide,
+    worst_blind_spot,
+)
+from invar_nb.comparison.rules import (
+    OF_LEVELS,
+    Rules,
+    as_tier,
+    check_kinds,
+    check_read,
+    check_windows,
+)
+from invar_nb.comparison.units import (
+    FEWEST,
+    check_by,
+    choose_units,
+    counted,
+    find_copies,
+    find_near_copies,
+    find_slices,
+    slice_names,
+)
+from invar_nb.comparison.verdict import (
+    WITHIN,
+    Verdict,
+    as_margin,
+    change_text,
+    documents_text,
+    few_text,
+    is_decided_by_few,
+    margin_text,
+    rationale,
+)
 from ..foundations.interval import Fallback, Interval, Shown
+from invar_nb.foundations.refuse import (
+    ContractError,
+    UsageError,
+    as_choice,
+    of_part,
+    refuse,
+    suggest,
+    usual_rounding,
+)
 from ..metrics.means import usual_direction
-from ..metrics.metric import (Metric, as_metric, detail_of, in_unit, item_totals,
-                                     missing_reason, prepare_metric, value_of,
-                                     values_without)
+from invar_nb.metrics.metric import (
+    Metric,
+    as_metric,
+    detail_of,
+    in_unit,
+    item_totals,
+    missing_reason,
+    prepare_metric,
+    value_of,
+    values_without,
+)
 from ..statistics.jackknife import jackknife_ratio
-from ..statistics.serial import serial_ratio
 from ..statistics.pooling import shrink
+from ..statistics.serial import serial_ratio
 from ..statistics.simultaneous import Family
 from ..statistics.totals import unit_codes
 
@@ -64,9 +112,13 @@ def check_baseline(arms: Mapping) -> None:
     lone = next((part for _, part in arms if (BASELINE, part) not in arms), None)
     if lone is not None or not arms:
         names = listed([*dict.fromkeys(name for name, _ in arms)])
-        refuse("study", "every part must have an arm called 'baseline'",
-               f"none in {lone!r}" if lone else names or "no arm", "Name it so",
-               error=UsageError)
+        refuse(
+            "study",
+            "every part must have an arm called 'baseline'",
+            f"none in {lone!r}" if lone else names or "no arm",
+            "Name it so",
+            error=UsageError,
+        )
 
 
 def check_names(arms: Mapping, rules: Rules) -> None:
@@ -75,31 +127,57 @@ def check_names(arms: Mapping, rules: Rules) -> None:
     names, parts = (list(dict.fromkeys(key[i] for key in arms)) for i in (0, 1))
     for name in names:  # "baseline " beside "baseline" reads as one
         if not isinstance(name, str) or not name or name != name.strip():
-            refuse("study", "a candidate must have a name without blanks around it",
-                   repr(name), "Rename it", error=UsageError)
+            refuse(
+                "study",
+                "a candidate must have a name without blanks around it",
+                repr(name),
+                "Rename it",
+                error=UsageError,
+            )
     if POOLED in (*parts, *names):
-        refuse("study", "no part or candidate can be called 'pooled'", "one", "Rename it",
-               error=UsageError)
+        refuse(
+            "study",
+            "no part or candidate can be called 'pooled'",
+            "one",
+            "Rename it",
+            error=UsageError,
+        )
     known = sorted({*names, *parts} - {BASELINE, CONTROL, ""})
     for name in rules.deciding:
         as_choice(name, known, where="study", name="deciding", error=UsageError)
     for one in rules.accepted:
         for what, at in (("candidate", names), ("part", [*parts, POOLED])):
             some = sorted({*at} - {BASELINE, CONTROL})
-            if name := getattr(one, what): as_choice(
-                name, some, where="study", name=f"{what} of accepted", error=UsageError)
-    if (pooling := rules.pooling) is None: return
+            if name := getattr(one, what):
+                as_choice(
+                    name, some, where="study", name=f"{what} of accepted", error=UsageError
+                )
+    if (pooling := rules.pooling) is None:
+        return
     if {*rules.deciding} & {*parts}:
-        refuse("study", "with pooling the pooled change decides", "deciding parts as well",
-               "Leave one of them out", error=UsageError)
+        refuse(
+            "study",
+            "with pooling the pooled change decides",
+            "deciding parts as well",
+            "Leave one of them out",
+            error=UsageError,
+        )
     if len(parts) < (least := 2 + (pooling == "random")):
-        refuse("study", f"{'random ' * (least > 2)}pooling needs at least {least} texts",
-               f"{len(parts)}", "Leave it out; fixed weights (equal, tokens) need 2",
-               error=UsageError)
+        refuse(
+            "study",
+            f"{'random ' * (least > 2)}pooling needs at least {least} texts",
+            f"{len(parts)}",
+            "Leave it out; fixed weights (equal, tokens) need 2",
+            error=UsageError,
+        )
     if isinstance(pooling, Mapping) and ({*pooling} != {*parts} or not any(pooling.values())):
-        refuse("study", "pooling must give every text one weight, not all 0",
-               ", ".join(f"{k} = {v:g}" for k, v in pooling.items()),
-               f"Name {', '.join(parts)}", error=UsageError)
+        refuse(
+            "study",
+            "pooling must give every text one weight, not all 0",
+            ", ".join(f"{k} = {v:g}" for k, v in pooling.items()),
+            f"Name {', '.join(parts)}",
+            error=UsageError,
+        )
 
 
 def pair_all(
@@ -111,10 +189,12 @@ def pair_all(
         mine = {name: arm for (name, p), arm in arms.items() if p == part}
         mine = dict(zip(mine, unite_labels([*mine.values()], "study"), strict=True))
         baseline = mine.pop(BASELINE)
-        if CONTROL in mine: check_control(baseline, mine[CONTROL])
+        if CONTROL in mine:
+            check_control(baseline, mine[CONTROL])
         for name in sorted(mine):
             label = ", ".join(filter(None, (name, part))) if len(arms) > 2 else ""
-            with of_part(label): pairs[name, part] = pair(baseline, mine[name])
+            with of_part(label):
+                pairs[name, part] = pair(baseline, mine[name])
     return pairs
 
 # %% ../../nbs/comparison/08_study.ipynb #c018
@@ -124,16 +204,19 @@ def level_interval(metric: Metric, arm, level: float) -> tuple[Interval | None, 
     over = counted(units.n_units, units.noun)
     if metric.arm_interval and (units.name != "clusters" or metric.totals is None):
         own = metric.arm_interval(arm, level)
-        if own is not None and own.of_one_unit: own = None
+        if own is not None and own.of_one_unit:
+            own = None
         return own, counted(len(arm), "examples")
-    if metric.of_pair or metric.caveat or units.n_units < 2: return None, over
+    if metric.of_pair or metric.caveat or units.n_units < 2:
+        return None, over
     if metric.totals is None:
         fit = fit_left_out(*values_without(metric, arm, units.codes, units.n_units), units)
     else:
         totals = item_totals(metric, arm)
         fit_ratio = serial_ratio if units.name == "serial" else jackknife_ratio
         fit = fit_ratio(*by_unit(totals, units))
-    if not fit.standard_error > 0: return None, over
+    if not fit.standard_error > 0:
+        return None, over
     ends, at = fit.interval(level), fit.estimate
     most = 1.0 if metric.unit == "share" else metric.highest or math.inf
     outside = metric.highest and not 0 <= ends.low <= ends.high <= most
@@ -141,18 +224,23 @@ def level_interval(metric: Metric, arm, level: float) -> tuple[Interval | None, 
         p = at / most
         odds = [math.log(p / (1 - p)) + (end - at) / (at * (1 - p)) for end in ends]
         low, high = (most * float(expit(x)) for x in odds)
-    else: low, high = sorted(in_unit(metric, end) for end in (ends.low, ends.high))
+    else:
+        low, high = sorted(in_unit(metric, end) for end in (ends.low, ends.high))
     return replace(ends, low=low, high=high), over
 
 # %% ../../nbs/comparison/08_study.ipynb #shr1
 def _share_answers(one, two):
     "How many examples, where all have the same ids, labels and answers of both models."
-    said = lambda arm: [getattr(arm, name, None) for name in (
-        "label", "prediction", "values", "hypotheses", "references")]
-    alike = all(np.array_equal(a, b) for first, second in (
-        (one.baseline, two.baseline), (one.candidate, two.candidate))
+    said = lambda arm: [
+        getattr(arm, name, None)
+        for name in ("label", "prediction", "values", "hypotheses", "references")
+    ]
+    alike = all(
+        np.array_equal(a, b)
+        for first, second in ((one.baseline, two.baseline), (one.candidate, two.candidate))
         for a, b in zip([first.ids, *said(first)], [second.ids, *said(second)], strict=True)
-        if a is not None)
+        if a is not None
+    )
     return one.n if alike and one.n >= FEWEST else 0
 
 
@@ -162,27 +250,45 @@ def share_copies(
     find: Callable = find_copies,  # or `find_near_copies`
 ) -> int:
     "How many windows, or examples with their ids, two parts have in common."
-    if one.kind != two.kind or any(isinstance(both.baseline, StreamedLosses)
-                                   for both in (one, two)): return 0
-    if one.kind != "losses": return _share_answers(one, two)
-    columns = [np.concatenate([get(one), get(two)]) for get in (
-        lambda both: both.baseline.tokens, lambda both: both.baseline.log_loss,
-        lambda both: both.candidate.log_loss)]
+    if one.kind != two.kind or any(
+        isinstance(both.baseline, StreamedLosses) for both in (one, two)
+    ):
+        return 0
+    if one.kind != "losses":
+        return _share_answers(one, two)
+    columns = [
+        np.concatenate([get(one), get(two)])
+        for get in (
+            lambda both: both.baseline.tokens,
+            lambda both: both.baseline.log_loss,
+            lambda both: both.candidate.log_loss,
+        )
+    ]
     copies = find(*columns)
     return int(np.sum((copies[:, 0] >= one.n) & (copies[:, 1] < one.n)))
 
 
 def share_documents(one: Pair, two: Pair) -> list[str]:
     "Documents of one name and as many tokens, where most of one name have as many."
-    if one.kind != two.kind or one.kind != "losses" or any(
+    if (
+        one.kind != two.kind
+        or one.kind != "losses"
+        or any(
             isinstance(both.baseline, StreamedLosses) or both.clusters is None
-            for both in (one, two)): return []
+            for both in (one, two)
+        )
+    ):
+        return []
     sizes = []
     for both in (one, two):
         codes, n = unit_codes(both.clusters)
         totals = np.bincount(codes, both.baseline.tokens, n)
-        sizes.append({both.clusters[row]: totals[codes[row]]
-                      for row in np.unique(codes, return_index=True)[1].tolist()})
+        sizes.append(
+            {
+                both.clusters[row]: totals[codes[row]]
+                for row in np.unique(codes, return_index=True)[1].tolist()
+            }
+        )
     named = sizes[0].keys() & sizes[1].keys()
     alike = sorted(name for name in named if sizes[0][name] == sizes[1][name])
     telling = len({sizes[0][name] for name in alike}) >= 3 and 2 * len(alike) > len(named)
@@ -192,7 +298,8 @@ def share_documents(one: Pair, two: Pair) -> list[str]:
 def _first_pairs(pairs):
     "Of each part its first candidate."
     of_part = {}
-    for (_, part), both in pairs.items(): of_part.setdefault(part, both)
+    for (_, part), both in pairs.items():
+        of_part.setdefault(part, both)
     return of_part
 
 
@@ -202,15 +309,21 @@ def shared_lines(pairs: Mapping[tuple[str, str], Pair]) -> list[str]:
     for (first, one), (second, two) in combinations(of_part.items(), 2):
         both, known = f"{first} and {second}", share_documents(one, two)
         if n := share_copies(one, two):
-            lines.append(f"{both} have {counted(n, ITEMS[one.kind])} in common, bit for bit: "
-                         "what they say is not independent.")
+            lines.append(
+                f"{both} have {counted(n, ITEMS[one.kind])} in common, bit for bit: "
+                "what they say is not independent."
+            )
         elif known:
-            lines.append(f"{both} have {counted(len(known), 'documents')} in common, by name "
-                         f"and number of tokens, as {known[0]}: what they say is not "
-                         "independent.")
+            lines.append(
+                f"{both} have {counted(len(known), 'documents')} in common, by name "
+                f"and number of tokens, as {known[0]}: what they say is not "
+                "independent."
+            )
         elif n := share_copies(one, two, find_near_copies):
-            lines.append(f"{both} have {counted(n, 'windows')} in common, up to the rounding "
-                         "of another batch: what they say is not independent.")
+            lines.append(
+                f"{both} have {counted(n, 'windows')} in common, up to the rounding "
+                "of another batch: what they say is not independent."
+            )
     return lines
 
 
@@ -218,43 +331,66 @@ def check_pooled(pairs: Mapping[tuple[str, str], Pair]) -> None:
     "Refuse to pool a text with itself."
     of_part = _first_pairs(pairs)
     for (first, one), (second, two) in combinations(of_part.items(), 2):
-        if one.n != two.n: continue
+        if one.n != two.n:
+            continue
         if two.n in (share_copies(one, two), share_copies(one, two, find_near_copies)):
-            refuse("study", "texts that are pooled must differ", f"equal losses of {first!r} "
-                   f"and {second!r}", "Leave one of them out", error=UsageError,
-                   code="equal_texts")
+            refuse(
+                "study",
+                "texts that are pooled must differ",
+                f"equal losses of {first!r} and {second!r}",
+                "Leave one of them out",
+                error=UsageError,
+                code="equal_texts",
+            )
 
 # %% ../../nbs/comparison/08_study.ipynb #lvo1
 def levels_of(part: str, arm, rules: Rules) -> Iterator[Row]:
     "Every metric of one arm, on all items and on its slices."
     refuse_zeros(arm, "evaluate")
     own = [name for name in rules.metrics if as_metric(name, "evaluate").kind == arm.kind]
-    metrics = [prepare_metric(m, arm) for m in choose_metrics(
-        own or rules.metrics or None, arm, where="evaluate")]
-    whole = [(None, arm)] + [(f"{name} {value}", some)
-                             for name, value, some in find_slices(arm, rules.by)]
+    metrics = [
+        prepare_metric(m, arm)
+        for m in choose_metrics(own or rules.metrics or None, arm, where="evaluate")
+    ]
+    whole = [(None, arm)] + [
+        (f"{name} {value}", some) for name, value, some in find_slices(arm, rules.by)
+    ]
     for where, some in whole:
         few = where and arm.kind == "answers" and len(some) < FEWEST
         for metric in metrics:
             why, value, interval, about = missing_reason(metric, some), None, None, {}
-            if few and (why or metric.arm_interval is None or metric.totals is None): continue
+            if few and (why or metric.arm_interval is None or metric.totals is None):
+                continue
             try:
-                if not why: value = value_of(metric, some)
-                if few: about["beside"] = "{:.0f} of {:.0f}, too few for an interval".format(
-                    *(values.sum() for values in item_totals(metric, some)))
+                if not why:
+                    value = value_of(metric, some)
+                if few:
+                    about["beside"] = "{:.0f} of {:.0f}, too few for an interval".format(
+                        *(values.sum() for values in item_totals(metric, some))
+                    )
                 elif not why:
                     interval, over = level_interval(metric, some, rules.level)
-                    about = {"over": over} if interval else dict.fromkeys(
-                        ["bare"] * bool(metric.caveat), True)
+                    about = (
+                        {"over": over}
+                        if interval
+                        else dict.fromkeys(["bare"] * bool(metric.caveat), True)
+                    )
                     detail = None if where else detail_of(metric, some, rules.level)
-                    if detail and detail.brief: about["beside"] = detail.brief
+                    if detail and detail.brief:
+                        about["beside"] = detail.brief
             except ContractError as error:
-                if error.code != "undefined": raise
+                if error.code != "undefined":
+                    raise
                 why = str(error)
-            level = Level(metric=metric, estimate=value, interval=interval, n=len(some),
-                          missing=why)
-            yield Row(key=Key(BASELINE, part, metric.name, where), value=level, role="level",
-                      about=about)
+            level = Level(
+                metric=metric, estimate=value, interval=interval, n=len(some), missing=why
+            )
+            yield Row(
+                key=Key(BASELINE, part, metric.name, where),
+                value=level,
+                role="level",
+                about=about,
+            )
 
 # %% ../../nbs/comparison/08_study.ipynb #c021
 MOST_LETTERS = 26  # candidates up to which every two are compared, unasked
@@ -268,34 +404,40 @@ def contrast_rows(measured: Mapping, part: str, rules: Rules, order=None) -> lis
     two, some = combinations(order, 2), lead[order[0]]
     if len(order) > MOST_LETTERS and not rules.contrasts:
         two = ((order[0], other) for other in order[1:])
-    if len(order) < 2 or some.metric.of_pair: return []  # it has no value of one model
+    if len(order) < 2 or some.metric.of_pair:
+        return []  # it has no value of one model
     metric, own = some.metric, replace(rules, metrics=(), by=(), primary=None)
     rows = []
     for first, second in two:
-        both = Pair(baseline=mine[first].pair.candidate,
-                    candidate=mine[second].pair.candidate)
+        both = Pair(baseline=mine[first].pair.candidate, candidate=mine[second].pair.candidate)
         d = measure_pair(both, own, metrics=[metric]).differences[metric.name, None]
-        rows.append(Row(key=Key(second, part, metric.name, None, first), role="contrast",
-                        value=d))
+        rows.append(
+            Row(key=Key(second, part, metric.name, None, first), role="contrast", value=d)
+        )
     return judge_contrasts(rows)
 
 
 def candidates_of(contrasts: Iterable[Row]) -> list[str]:
     "The candidates that were compared with each other."
-    return [*dict.fromkeys(who for row in contrasts
-                           for who in (row.key.against, row.key.candidate))]
+    return [
+        *dict.fromkeys(
+            who for row in contrasts for who in (row.key.against, row.key.candidate)
+        )
+    ]
 
 
 def judge_contrasts(rows: list[Row]) -> list[Row]:
     "Contrasts of a part with their adjusted p-values (Sidak), of all pairs of candidates."
-    tested = [i for i, row in enumerate(rows)
-              if row.value.p_value is not None and row.value.enough]
+    tested = [
+        i for i, row in enumerate(rows) if row.value.p_value is not None and row.value.enough
+    ]
     p = np.array([rows[i].value.p_value for i in tested])
     if len(rows) < (pairs := math.comb(len(candidates_of(rows)), 2)):  # chosen by their look
         p = 1 - (1 - p) ** pairs
     else:
-        p = Family(member=np.arange(len(tested)), loadings=None, misfit=0.0,
-                   nu=math.inf).step_down(p)
+        p = Family(
+            member=np.arange(len(tested)), loadings=None, misfit=0.0, nu=math.inf
+        ).step_down(p)
     for i, adjusted in zip(tested, p.tolist(), strict=True):
         rows[i] = replace(rows[i], adjusted={"change": adjusted})
     return rows
@@ -313,17 +455,32 @@ def shrink_slices(
     names = sorted(columns, key=lambda name: (-len(name), name))
     for row in rows:
         where = row.key.slice or ""
-        column = next((c for c in names if where.startswith(f"{c} ") and (
-            not columns[c] or where[len(c) + 1:] in columns[c])), None)
-        if row.role == "rest" and column and row.value.standard_error > 0 and (
-                row.value.units_eff >= FEWEST):
+        column = next(
+            (
+                c
+                for c in names
+                if where.startswith(f"{c} ")
+                and (not columns[c] or where[len(c) + 1 :] in columns[c])
+            ),
+            None,
+        )
+        if (
+            row.role == "rest"
+            and column
+            and row.value.standard_error > 0
+            and (row.value.units_eff >= FEWEST)
+        ):
             groups.setdefault((row.key[:3], column), []).append(row)
     for same in groups.values():
-        if len(same) < FEWEST_SLICES: continue
-        left = shrink(*zip(*((r.value.delta, r.value.standard_error) for r in same),
-                           strict=True))
-        made |= {r.key: replace(r, about={"shrunk": x})
-                 for r, x in zip(same, left.tolist(), strict=True)}
+        if len(same) < FEWEST_SLICES:
+            continue
+        left = shrink(
+            *zip(*((r.value.delta, r.value.standard_error) for r in same), strict=True)
+        )
+        made |= {
+            r.key: replace(r, about={"shrunk": x})
+            for r, x in zip(same, left.tolist(), strict=True)
+        }
     return [made.get(row.key, row) for row in rows]
 
 # %% ../../nbs/comparison/08_study.ipynb #mcb1
@@ -342,9 +499,16 @@ def may_be_best(contrasts: Sequence[Row]) -> dict[str, float]:
         p = [x if gain > 0 else 1 - x for x, gain in zip(half, better, strict=True)]
         each = len(rows_of[name]) == len(names) - 1  # else its others count all the same
         known = each and mine and all(row.value.influence is not None for row in mine)
-        family = family_of(mine, signs) if known else Family(
-            member=np.arange(len(mine) if each else len(names) - 1), loadings=None,
-            misfit=0.0, nu=math.inf)
+        family = (
+            family_of(mine, signs)
+            if known
+            else Family(
+                member=np.arange(len(mine) if each else len(names) - 1),
+                loadings=None,
+                misfit=0.0,
+                nu=math.inf,
+            )
+        )
         found[name] = family.p_of_best(np.array(p)) if p else 1.0
     return found
 
@@ -352,15 +516,25 @@ def may_be_best(contrasts: Sequence[Row]) -> dict[str, float]:
 def find_groups(order: Iterable[str], contrasts: Iterable[Row], level: float) -> tuple:
     "Largest sets in which no two are distinguished; any such two share one. Best first."
     order, groups, shared = tuple(order), [], set()
-    apart = {frozenset((row.key.candidate, row.key.against)) for row in contrasts
-             if row.adjusted_p is not None and row.adjusted_p <= round(1 - level, 12)}
+    apart = {
+        frozenset((row.key.candidate, row.key.against))
+        for row in contrasts
+        if row.adjusted_p is not None and row.adjusted_p <= round(1 - level, 12)
+    }
     fits = lambda name, group: not any(frozenset((name, other)) in apart for other in group)
     for two in combinations_with_replacement(order, 2):
-        if frozenset(two) in apart | shared: continue
+        if frozenset(two) in apart | shared:
+            continue
         group = {*two}  # it grows by who shares no group yet: all sets could be 2^(n / 2)
         while free := [name for name in order if name not in group and fits(name, group)]:
-            group.add(max(free, key=lambda name: sum(
-                frozenset((name, other)) not in shared for other in group)))
+            group.add(
+                max(
+                    free,
+                    key=lambda name: sum(
+                        frozenset((name, other)) not in shared for other in group
+                    ),
+                )
+            )
         shared |= {*map(frozenset, combinations_with_replacement(group, 2))}
         groups.append(tuple(name for name in order if name in group))
     return tuple(sorted(groups, key=lambda group: [order.index(name) for name in group]))
@@ -369,24 +543,38 @@ def find_groups(order: Iterable[str], contrasts: Iterable[Row], level: float) ->
 def judged_against(d: Difference, margin: float | None) -> Difference:
     "A divergence is judged where a margin is given; UsageError for what takes none."
     if margin and d.metric.by_test:
-        refuse("study", "a margin must be for a metric that can be shown to be equivalent",
-               f"{d.metric.name} = {margin:g}", "Leave it out: whether the "
-               f"{d.title} changed is claimed from a test of no change", error=UsageError)
-    if not margin or not d.metric.caveat: return d
+        refuse(
+            "study",
+            "a margin must be for a metric that can be shown to be equivalent",
+            f"{d.metric.name} = {margin:g}",
+            f"Leave it out: whether the {d.title} changed is claimed from a test of no change",
+            error=UsageError,
+        )
+    if not margin or not d.metric.caveat:
+        return d
     if not d.metric.positive:
-        refuse("study", "a margin must be for a metric that is judged",
-               f"{d.metric.name} = {margin:g}", f"Leave it out. {d.metric.caveat}",
-               error=UsageError)
+        refuse(
+            "study",
+            "a margin must be for a metric that is judged",
+            f"{d.metric.name} = {margin:g}",
+            f"Leave it out. {d.metric.caveat}",
+            error=UsageError,
+        )
     return replace(d, metric=replace(d.metric, caveat=""), note=None)
 
 # %% ../../nbs/comparison/08_study.ipynb #c025j
 def pool_contrasts(contrasts: Sequence[Row], rules: Rules, tokens: Mapping) -> list[Row]:
     "Every two candidates over all parts, as their changes are pooled."
     rows = {}
-    for row in contrasts: rows.setdefault((row.key.candidate, row.key.against), []).append(row)
-    return judge_contrasts([replace(one, key=one.key._replace(against=against),
-                                    role="contrast") for (_, against), mine in rows.items()
-                            for one in [pool_rows(mine, rules.pooling, tokens)]])
+    for row in contrasts:
+        rows.setdefault((row.key.candidate, row.key.against), []).append(row)
+    return judge_contrasts(
+        [
+            replace(one, key=one.key._replace(against=against), role="contrast")
+            for (_, against), mine in rows.items()
+            for one in [pool_rows(mine, rules.pooling, tokens)]
+        ]
+    )
 
 # %% ../../nbs/comparison/08_study.ipynb #judgest1
 def judge_study(
@@ -399,30 +587,47 @@ def judge_study(
     margins, leads = rules.margin, {m.lead for m in measured.values()}
     if margins is not None and not isinstance(margins, Mapping):
         if len(leads) > 1:
-            refuse("study", "a margin without a metric needs one leading metric",
-                   ", ".join(sorted(leads)),
-                   "Give {'accuracy': 0.02}, one for each", error=UsageError)
+            refuse(
+                "study",
+                "a margin without a metric needs one leading metric",
+                ", ".join(sorted(leads)),
+                "Give {'accuracy': 0.02}, one for each",
+                error=UsageError,
+            )
         margins = dict.fromkeys(leads, margins)
-    titles = {d.title: name for m in measured.values()
-              for (name, _), d in m.differences.items()}
+    titles = {
+        d.title: name for m in measured.values() for (name, _), d in m.differences.items()
+    }
     if isinstance(margins, Mapping):  # a score goes by the name of its column, too
-        margins = {titles.get(name, name) if name not in names else name: value
-                   for name, value in margins.items()}
-    for what, asked in (("a margin's metric", margins or {}),
-                        ("primary", {rules.primary} - {None}),
-                        ("metric of accepted", {a.metric for a in rules.accepted} - {""})):
-        for name in asked: as_choice(name, sorted(names), where="study", name=what,
-                                     error=UsageError)
+        margins = {
+            titles.get(name, name) if name not in names else name: value
+            for name, value in margins.items()
+        }
+    for what, asked in (
+        ("a margin's metric", margins or {}),
+        ("primary", {rules.primary} - {None}),
+        ("metric of accepted", {a.metric for a in rules.accepted} - {""}),
+    ):
+        for name in asked:
+            as_choice(name, sorted(names), where="study", name=what, error=UsageError)
     rows = []
     for (candidate, part), m in measured.items():
         for (name, where), d in m.differences.items():
             leads = name == m.lead and where is None
             role = CONTROL if candidate == CONTROL else "lead" if leads else "rest"
-            if role == CONTROL and d.baseline is None: continue  # what only a pair has
+            if role == CONTROL and d.baseline is None:
+                continue  # what only a pair has
             asked = (margins or {}).get(name)
-            rows.append(Row(key=Key(candidate, part, name, where), role=role,
-                            value=judged_against(d, asked), margin=as_margin(asked, d.metric)))
-    if looked: return judge_looked(rows, rules.deciding)
+            rows.append(
+                Row(
+                    key=Key(candidate, part, name, where),
+                    role=role,
+                    value=judged_against(d, asked),
+                    margin=as_margin(asked, d.metric),
+                )
+            )
+    if looked:
+        return judge_looked(rows, rules.deciding)
     columns = {}
     for m in measured.values():
         for name in slice_names(m.pair) if any(w for _, w in m.differences) else ():
@@ -430,22 +635,38 @@ def judge_study(
     rows = shrink_slices(rows, columns)
     leads = [row for row in rows if row.role == "lead"]
     if rules.pooling is not None:
-        tokens = {part: m.pair.baseline.weight for (_, part), m in measured.items()
-                  if m.pair.kind == "losses"}
-        for name in dict.fromkeys(row.key.candidate for row in leads): rows.append(pool_rows(
-            [row for row in leads if row.key.candidate == name], rules.pooling, tokens))
+        tokens = {
+            part: m.pair.baseline.weight
+            for (_, part), m in measured.items()
+            if m.pair.kind == "losses"
+        }
+        for name in dict.fromkeys(row.key.candidate for row in leads):
+            rows.append(
+                pool_rows(
+                    [row for row in leads if row.key.candidate == name], rules.pooling, tokens
+                )
+            )
     for name, part in measured:
-        if name == CONTROL and not any(row.role == CONTROL and row.key.part == part
-                                       for row in rows):
-            refuse("control", "some metric must have a value of the baseline",
-                   ", ".join(sorted({row.key.metric for row in rows})),
-                   "Compare perplexity too")
+        if name == CONTROL and not any(
+            row.role == CONTROL and row.key.part == part for row in rows
+        ):
+            refuse(
+                "control",
+                "some metric must have a value of the baseline",
+                ", ".join(sorted({row.key.metric for row in rows})),
+                "Compare perplexity too",
+            )
     rows = above_floor(judge_rows(rows, rules.deciding))
     pooled = [row for row in rows if row.role == "pooled"]
-    order = [row.key.candidate for row in sorted(pooled, key=lambda row: (
-        -row.value.improvement, row.key.candidate))]
-    contrasts = [row for part in dict.fromkeys(part for _, part in measured)
-                 for row in contrast_rows(measured, part, rules, order)]
+    order = [
+        row.key.candidate
+        for row in sorted(pooled, key=lambda row: (-row.value.improvement, row.key.candidate))
+    ]
+    contrasts = [
+        row
+        for part in dict.fromkeys(part for _, part in measured)
+        for row in contrast_rows(measured, part, rules, order)
+    ]
     return rows + contrasts + (pool_contrasts(contrasts, rules, tokens) if pooled else [])
 
 # %% ../../nbs/comparison/08_study.ipynb #shortn
@@ -472,9 +693,14 @@ def _level_headline(study):
     return f"{said} on {counted(len(arm), ITEMS[arm.kind])}."
 
 
-ITEMS = {"weights": "models", "losses": "windows",
-         "answers": "examples", "scores": "examples", "runs": "seeds",
-         "translations": "segments"}
+ITEMS = {
+    "weights": "models",
+    "losses": "windows",
+    "answers": "examples",
+    "scores": "examples",
+    "runs": "seeds",
+    "translations": "segments",
+}
 
 # %% ../../nbs/comparison/08_study.ipynb #sizes01
 SIZES = {"weight_bytes": "bytes", "bits_per_weight": "bits per weight"}
@@ -486,7 +712,8 @@ def sizes_of(study, asked: str | None = None) -> tuple[str | None, dict[str, flo
     for name, unit in sorted(SIZES.items(), key=lambda each: each[1] == asked):
         sizes = {who: None for who, _ in study.arms if who != CONTROL}
         for (who, _), arm in study.arms.items():  # any part of a model may say it
-            if who in sizes: sizes[who] = sizes[who] or arm.provenance.get(name)
+            if who in sizes:
+                sizes[who] = sizes[who] or arm.provenance.get(name)
         if any(sizes.values()):
             found = unit, {who: size and float(size) for who, size in sizes.items()}
     return found
@@ -506,24 +733,33 @@ def _of_few(rows):
         text = of_part[rows[0].key.part] if rows else ""
         return text and f", {text}"
     few = [f"{part} {text}" for part, text in of_part.items() if text]
-    if len(few) > 3: few = [f"{len(few)} of them have fewer than {FEWEST} effective documents"]
+    if len(few) > 3:
+        few = [f"{len(few)} of them have fewer than {FEWEST} effective documents"]
     return "".join(f"; {text}" for text in few)
 
-
 # %% ../../nbs/comparison/08_study.ipynb #c031
-WORST_FIRST = ("regressed", "inconclusive", "worse within margin", "equivalent",
-               "better within margin", "improved")
+WORST_FIRST = (
+    "regressed",
+    "inconclusive",
+    "worse within margin",
+    "equivalent",
+    "better within margin",
+    "improved",
+)
 
 
 def study_headline(study) -> str:
     "The answer in one sentence: the leading row, or how many there are of each claim."
     rows, failed = study.leading, study.failed
-    if not rows and not failed: return _level_headline(study)
+    if not rows and not failed:
+        return _level_headline(study)
     names, parts = (list(dict.fromkeys(row.key[i] for row in rows)) for i in (0, 1))
     names += failed
     several = len({name for name, _ in study.arms} - {BASELINE, CONTROL}) > 1
-    label = lambda row: " on ".join([row.key.candidate] * several + [row.key.part] * (
-        len({part for _, part in study.arms}) > 1 and row.role != "pooled"))
+    label = lambda row: " on ".join(
+        [row.key.candidate] * several
+        + [row.key.part] * (len({part for _, part in study.arms}) > 1 and row.role != "pooled")
+    )
     if len(rows) == 1 and not failed:
         kinds = [arm.kind for (name, _), arm in study.arms.items() if name == BASELINE]
         alone = not several and len({*kinds}) == len(kinds)  # a text beside questions
@@ -532,21 +768,33 @@ def study_headline(study) -> str:
     noun, choice, shown = "texts" if losses else "parts", "", rows
     if len(names) > 1 and len(parts) > 1:  # a candidate counts once, by its worst part
         worst = lambda row: (WORST_FIRST.index(row.claim), row.value.improvement)
-        mine_of = {name: sorted((row for row in rows if row.key.candidate == name), key=worst)
-                   for name in names}
+        mine_of = {
+            name: sorted((row for row in rows if row.key.candidate == name), key=worst)
+            for name in names
+        }
         shown = [mine[0] for mine in mine_of.values() if mine]
-        good = [name for name, mine in mine_of.items() if len(mine) == len(parts) and all(
-            row.claim == "equivalent" or row.shows("not_worse") for row in mine)]
+        good = [
+            name
+            for name, mine in mine_of.items()
+            if len(mine) == len(parts)
+            and all(row.claim == "equivalent" or row.shows("not_worse") for row in mine)
+        ]
         least = smallest_of(good, sizes_of(study)[1])
-        choice = (f" {'Smallest that is not' if least else 'Not'} worse on "
-                  f"{'both' if len(parts) == 2 else 'all'} {noun}: "
-                  f"{', '.join(least or good) or 'none'}.")
+        choice = (
+            f" {'Smallest that is not' if least else 'Not'} worse on "
+            f"{'both' if len(parts) == 2 else 'all'} {noun}: "
+            f"{', '.join(least or good) or 'none'}."
+        )
         beside = {}  # parts that do not decide
         for row in study.rows:
             if row.role == "lead" and row.key.part not in parts:
                 beside.setdefault(row.key.part, Counter())[row.word] += 1
-        choice += "".join(f" On {part}, which does not decide: " + ", ".join(
-            f"{n} {word}" for word, n in some.items()) + "." for part, some in beside.items())
+        choice += "".join(
+            f" On {part}, which does not decide: "
+            + ", ".join(f"{n} {word}" for word, n in some.items())
+            + "."
+            for part, some in beside.items()
+        )
     counts, words = [f"{len(failed)} failed ({', '.join(failed)})"] * bool(failed), {}
     for row in sorted(shown, key=lambda row: WORST_FIRST.index(row.claim)):
         words.setdefault(row.word, []).append(row)
@@ -555,40 +803,48 @@ def study_headline(study) -> str:
         if word in ("equivalent", *WITHIN) and len(size) == 1:
             word = f"{WITHIN.get(word, word)} within {size.pop()}"
         counts.append(f"{len(mine)} {word}")
-        if len(counts) > 1: continue  # the worst are named
+        if len(counts) > 1:
+            continue  # the worst are named
         mine = sorted(mine, key=lambda row: row.value.improvement)
         some = [f"{label(row)} {change_text(row.value.delta, row.value)}" for row in mine[:3]]
         counts[-1] += f" ({', '.join(some)}{', ...' * (len(mine) > 3)})"
     titles = {row.value.title for row in rows}
     what = [f"{len(names)} candidates"] * (len(names) > 1) + [f"{len(parts)} {noun}"] * (
-        len(parts) > 1)
+        len(parts) > 1
+    )
     of = f", {titles.pop()}" if len(titles) == 1 else ""
-    few = "".join(f" {label(row)}: {few_text(row.value, row.margin)}." for row in [
-        row for row in rows if row.claim == "inconclusive"
-        and is_decided_by_few(row.value, row.margin)][:3])
+    few = "".join(
+        f" {label(row)}: {few_text(row.value, row.margin)}."
+        for row in [
+            row
+            for row in rows
+            if row.claim == "inconclusive" and is_decided_by_few(row.value, row.margin)
+        ][:3]
+    )
     return f"{' on '.join(what)}{of}: {', '.join(counts)}{_of_few(rows)}.{choice}{few}"
 
 # %% ../../nbs/comparison/08_study.ipynb #c023b
 class Table(Shown):
     "Rows, found by what their keys say; the other attributes are those of the leading `row`."
+
     rows: tuple[Row, ...]
-    delta: float                     # candidate - baseline, on the metric's scale
-    ratio: float | None              # candidate over baseline, on the log scale
-    interval: Interval               # of delta
+    delta: float  # candidate - baseline, on the metric's scale
+    ratio: float | None  # candidate over baseline, on the log scale
+    interval: Interval  # of delta
     ratio_interval: Interval | None
-    p_value: float | None            # two-sided, of no difference
-    n: int                           # items
-    n_eff: float                     # independent items that would give so wide an interval:
+    p_value: float | None  # two-sided, of no difference
+    n: int  # items
+    n_eff: float  # independent items that would give so wide an interval:
     #   windows, so that there may be more of them than documents
-    units: str                       # what the interval counts
-    n_units: int                     # how many of these
-    units_eff: float                 # units of equal weight that they are worth (Kish)
+    units: str  # what the interval counts
+    n_units: int  # how many of these
+    units_eff: float  # units of equal weight that they are worth (Kish)
     level: float
-    method: str                      # of the interval
-    fallback: Fallback | None        # None: the interval is the one asked for
-    baseline: float | None           # the metric itself
-    candidate: float                 # the metric itself
-    improvement: float               # delta, positive where the candidate is better
+    method: str  # of the interval
+    fallback: Fallback | None  # None: the interval is the one asked for
+    baseline: float | None  # the metric itself
+    candidate: float  # the metric itself
+    improvement: float  # delta, positive where the candidate is better
     hint = "More: .plot()  .to_frame()  .to_markdown()  .report()"
 
     def select(self, **key) -> list[Row]:
@@ -602,27 +858,38 @@ class Table(Shown):
     def __getitem__(self, metric: str) -> Row:
         "The row of a metric on all items, of the first candidate and part that has it."
         rows = self.select(metric=metric, slice=None, against=None)
-        rows += [row for row in self.select(slice=None, against=None)
-                 if row.value.title == metric]  # as it is shown: f1, where the metric is score
-        if rows: return rows[0]
-        names = sorted({row.value.title if row.key.metric.startswith("score")
-                        else row.key.metric for row in self.rows})
-        raise KeyError(f"{metric}; {suggest(metric, names, f'there are {listed(names)}')}, or "
-                       "select(candidate=...)")
+        rows += [
+            row for row in self.select(slice=None, against=None) if row.value.title == metric
+        ]  # as it is shown: f1, where the metric is score
+        if rows:
+            return rows[0]
+        names = sorted(
+            {
+                row.value.title if row.key.metric.startswith("score") else row.key.metric
+                for row in self.rows
+            }
+        )
+        raise KeyError(
+            f"{metric}; {suggest(metric, names, f'there are {listed(names)}')}, or "
+            "select(candidate=...)"
+        )
 
     def __getattr__(self, name):
         if name not in Table.__annotations__ or name == "rows":
             raise AttributeError(f"Study has no attribute {name!r}")
         return getattr(self.row.value, name)
 
-    def __dir__(self): return sorted({*super().__dir__(), *Table.__annotations__})
+    def __dir__(self):
+        return sorted({*super().__dir__(), *Table.__annotations__})
 
     def __contains__(self, metric: str) -> bool:
         return any(metric in (row.key.metric, row.value.title) for row in self.rows)
 
-    def __iter__(self) -> Iterator[Row]: return iter(self.rows)
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
 
-    def __len__(self) -> int: return len(self.rows)
+    def __len__(self) -> int:
+        return len(self.rows)
 
     def report(self, **options) -> "invar_nb.Report":
         "The report of this study; options as for `invar_nb.report_of`."
@@ -636,26 +903,31 @@ class Table(Shown):
         "The answer for a comment, as summary.md has it."
         return self.report().to_markdown()
 
-    def _line(self): return counted(len(self), "rows")
+    def _line(self):
+        return counted(len(self), "rows")
 
-    def _forest(self): return self.report()._forest()
+    def _forest(self):
+        return self.report()._forest()
 
-    def _records(self): return self.report()._records()
+    def _records(self):
+        return self.report()._records()
 
-    def _repr_html_(self) -> str: return invar_nb.result_html(self.report(), hint=self.hint)
+    def _repr_html_(self) -> str:
+        return invar_nb.result_html(self.report(), hint=self.hint)
 
 # %% ../../nbs/comparison/08_study.ipynb #c024
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Study(Table):
     "Arms under rules: every row that follows, one claim, one headline."
-    arms: Mapping[tuple[str, str], object]       # (name, part) -> arm
+
+    arms: Mapping[tuple[str, str], object]  # (name, part) -> arm
     rules: Rules
     rows: tuple[Row, ...]
     measured: Mapping[tuple[str, str], Measured]  # (candidate, part) -> units, missing, pair
     looks: Mapping[tuple[str, str], Looks] = field(default_factory=dict)  # until decided
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)  # of runs: the evaluator's
-    notes: tuple[str, ...] = ()     # what else a reader should know
-    is_same = False                 # the models are the same, and nothing was measured
+    notes: tuple[str, ...] = ()  # what else a reader should know
+    is_same = False  # the models are the same, and nothing was measured
 
     @property
     def leading(self) -> list[Row]:
@@ -678,7 +950,8 @@ class Study(Table):
     @property
     def headline(self) -> str:
         "The answer in one sentence."
-        if len(self.verdicts) == 1: return next(iter(self.verdicts.values())).headline
+        if len(self.verdicts) == 1:
+            return next(iter(self.verdicts.values())).headline
         return study_headline(self)
 
     @property
@@ -699,8 +972,12 @@ class Study(Table):
     @property
     def missing(self) -> dict[str, str]:
         "Metric -> why no row has it."
-        return {name: why for m in self.measured.values() for name, why in m.missing.items()
-                if name not in self}
+        return {
+            name: why
+            for m in self.measured.values()
+            for name, why in m.missing.items()
+            if name not in self
+        }
 
     def label(self, key: tuple) -> str:
         "What distinguishes a key: its candidate, where there are several; its part."
@@ -709,9 +986,13 @@ class Study(Table):
 
     def _line(self):
         leads, failed = self.leading, self.failed
-        if len(leads) == 1 and not failed: return leads[0]._line()
-        known = leads or failed or any(row.role == "level" and row.value.estimate is not None
-                                       for row in self.rows)
+        if len(leads) == 1 and not failed:
+            return leads[0]._line()
+        known = (
+            leads
+            or failed
+            or any(row.role == "level" and row.value.estimate is not None for row in self.rows)
+        )
         return self.headline.removesuffix(".") if known else super()._line()
 
 # %% ../../nbs/comparison/08_study.ipynb #c028
@@ -719,57 +1000,98 @@ def read_where_needed(arms: Mapping, rules: Rules, metrics=None) -> Mapping:
     "Arms that stay in their files are read where a rule needs every window, or one does not."
     streamed = [arm for arm in arms.values() if isinstance(arm, StreamedLosses)]
     names = {name for name, _ in arms}
-    sums = metrics is None and {*rules.metrics, rules.primary} <= {"perplexity", None} and all(
-        arm.weight_unit == "tokens" for arm in streamed)
+    sums = (
+        metrics is None
+        and {*rules.metrics, rules.primary} <= {"perplexity", None}
+        and all(arm.weight_unit == "tokens" for arm in streamed)
+    )
     rows = rules.by or rules.tail or rules.method != "jackknife" or rules.units == "windows"
     pairs = names != {BASELINE} and CONTROL not in names and len(streamed) == len(arms)
-    if not streamed or sums and pairs and not rows: return arms
+    if not streamed or sums and pairs and not rows:
+        return arms
     return {key: arm.file.read() if arm in streamed else arm for key, arm in arms.items()}
 
 
-OF_LOOKS = ("metrics", "margin", "deciding", "required", "level", "tier", "gate",
-            "fail_inconclusive", "edit", "budget", "accepted")
+OF_LOOKS = (
+    "metrics",
+    "margin",
+    "deciding",
+    "required",
+    "level",
+    "tier",
+    "gate",
+    "fail_inconclusive",
+    "edit",
+    "budget",
+    "accepted",
+)
 
 
 def measure_looks(pairs: Mapping, rules: Rules) -> tuple[dict, dict]:
     "(candidate, part) -> measured and looks, of models that were scored until decided."
     check_read(rules, OF_LOOKS, "looks")
     if {*rules.metrics} - {"perplexity"} or rules.required in ("slices", "all"):
-        refuse("study", "--until-decided works with perplexity on whole texts "
-               "only", ", ".join(
-            [*rules.metrics, *filter(None, [rules.required])]), "Leave it out",
-            error=UsageError)
+        refuse(
+            "study",
+            "--until-decided works with perplexity on whole texts only",
+            ", ".join([*rules.metrics, *filter(None, [rules.required])]),
+            "Leave it out",
+            error=UsageError,
+        )
     if any(name == CONTROL for name, _ in pairs):
-        refuse("study", "--until-decided cannot have a control", CONTROL, "Leave it out",
-               error=UsageError)
+        refuse(
+            "study",
+            "--until-decided cannot have a control",
+            CONTROL,
+            "Leave it out",
+            error=UsageError,
+        )
     if rules.required == "parts" and rules.deciding:
-        refuse("study", "with deciding, parts cannot be required as "
-               "well", "deciding beside it",
-               "Leave one of them out", error=UsageError)
+        refuse(
+            "study",
+            "with deciding, parts cannot be required as well",
+            "deciding beside it",
+            "Leave one of them out",
+            error=UsageError,
+        )
     margin, found = rules.margin, {}
-    if isinstance(margin, Mapping): margin = margin.get("perplexity")
+    if isinstance(margin, Mapping):
+        margin = margin.get("perplexity")
     mine = that_decide(pairs, rules.deciding)
     level = shared_level(rules.level, len(mine))
     for key, both in pairs.items():
         with of_part(", ".join(filter(None, key)) if len(pairs) > 1 else ""):
-            found[key] = look_at(both, margin=margin,
-                                 level=level if key in mine else rules.level)
+            found[key] = look_at(
+                both, margin=margin, level=level if key in mine else rules.level
+            )
     designs = {seen.looks.design for seen in found.values()}
     if len(designs) > 1:
-        refuse("study", "all texts must have one design of looks",
-               ", ".join(sorted(map(str, designs))), "Score the models with --until-decided",
-               code="looks_differ")
+        refuse(
+            "study",
+            "all texts must have one design of looks",
+            ", ".join(sorted(map(str, designs))),
+            "Score the models with --until-decided",
+            code="looks_differ",
+        )
     for part in dict.fromkeys(part for _, part in mine):
         all_decided([found[key].looks for key in mine if key[1] == part])
-    return {key: Measured(pair=pairs[key], units=seen.units, lead="perplexity", missing={},
-                          differences={("perplexity", None): seen.difference})
-            for key, seen in found.items()}, {key: seen.looks for key, seen in found.items()}
+    return {
+        key: Measured(
+            pair=pairs[key],
+            units=seen.units,
+            lead="perplexity",
+            missing={},
+            differences={("perplexity", None): seen.difference},
+        )
+        for key, seen in found.items()
+    }, {key: seen.looks for key, seen in found.items()}
 
 # %% ../../nbs/comparison/08_study.ipynb #m375ep8e
 def own_metrics(options: dict) -> list[Metric] | None:
     "The caller's own metrics, taken out of the options; None where names are given."
     asked = options.get("metrics")
-    if isinstance(asked, Metric): asked = [asked]
+    if isinstance(asked, Metric):
+        asked = [asked]
     if not isinstance(asked, Collection) or not any(isinstance(m, Metric) for m in asked):
         return None
     options["metrics"] = ()
@@ -777,40 +1099,68 @@ def own_metrics(options: dict) -> list[Metric] | None:
 
 
 ELSEWHERE = {  # how other packages call an option, and what belongs to the data -> a cure
-    "confidence": "Say level=0.95", "alpha": "Say level=1 - alpha", "ci": "Say level=0.95",
-    **dict.fromkeys(("documents", "document_ids", "tokens"), "Give it with the data: "
-                    "pair_arrays(before, after, tokens, document_ids=documents)")}
+    "confidence": "Say level=0.95",
+    "alpha": "Say level=1 - alpha",
+    "ci": "Say level=0.95",
+    **dict.fromkeys(
+        ("documents", "document_ids", "tokens"),
+        "Give it with the data: pair_arrays(before, after, tokens, document_ids=documents)",
+    ),
+}
 
 
 def rules_of(options: Mapping) -> Rules:
     "Rules of these names; raises UsageError for a name that there is not."
     for name in options:
-        if name in ELSEWHERE: refuse("study", "an option must be a field of Rules", repr(name),
-                                     ELSEWHERE[name], error=UsageError)
-        as_choice(name, [f.name for f in fields(Rules)], where="study", name="an option",
-                  error=UsageError)
+        if name in ELSEWHERE:
+            refuse(
+                "study",
+                "an option must be a field of Rules",
+                repr(name),
+                ELSEWHERE[name],
+                error=UsageError,
+            )
+        as_choice(
+            name,
+            [f.name for f in fields(Rules)],
+            where="study",
+            name="an option",
+            error=UsageError,
+        )
     return Rules(**options)
 
 # %% ../../nbs/comparison/08_study.ipynb #asarm1
 def as_arm(arm: object, where: str) -> object:
     "An arm as it is, or the arm of a list of runs; UsageError names what makes one."
-    if isinstance(arm, (list, tuple)) and holds_runs(arm): return invar_nb.RunsArm(runs=arm)
+    if isinstance(arm, (list, tuple)) and holds_runs(arm):
+        return invar_nb.RunsArm(runs=arm)
     if hasattr(arm, "kind"):
         if arm.kind == "losses" and "shard" in arm.provenance:
-            refuse(where, "an arm must hold all windows that were scored",
-                   "one part of a text that was scored in several",
-                   "Join the parts: invar-nb merge DIR --out FILE", code="part")
+            refuse(
+                where,
+                "an arm must hold all windows that were scored",
+                "one part of a text that was scored in several",
+                "Join the parts: invar-nb merge DIR --out FILE",
+                code="part",
+            )
         return arm
-    refuse(where, "an arm must be losses, answers, scores, translations or runs",
-           type(arm).__name__, "WindowLosses.from_arrays(ids, tokens, losses) makes one of "
-           "arrays; read_losses, read_predictions, read_runs of a file", error=UsageError)
+    refuse(
+        where,
+        "an arm must be losses, answers, scores, translations or runs",
+        type(arm).__name__,
+        "WindowLosses.from_arrays(ids, tokens, losses) makes one of "
+        "arrays; read_losses, read_predictions, read_runs of a file",
+        error=UsageError,
+    )
 
 # %% ../../nbs/comparison/08_study.ipynb #prof1
 def check_profile(pairs: Mapping[tuple[str, str], Pair], rules: Rules) -> None:
     "Refuse losses that the profiles ci and release accept no claim of; ContractError."
-    if rules.profile == "dev": return
-    losses = {key: both for key, both in pairs.items()
-              if key[0] != CONTROL and both.kind == "losses"}
+    if rules.profile == "dev":
+        return
+    losses = {
+        key: both for key, both in pairs.items() if key[0] != CONTROL and both.kind == "losses"
+    }
     several = len({name for name, _ in losses}) > 1
     for (name, part), both in losses.items():
         about = (name, part) if several else (part,)
@@ -824,20 +1174,27 @@ def study(
     rules: Rules | None = None,
     *,
     known: Collection[str] | None = None,  # of which metrics there may be; None: of all
-    **options,                             # fields of `Rules`, with metrics of your own
+    **options,  # fields of `Rules`, with metrics of your own
 ) -> Study:
     "Every number that follows from arms under rules, judged; ContractError, UsageError."
     metrics = own_metrics(options)
     if not isinstance(arms, Mapping):
-        refuse("study", "arms must be a mapping", type(arms).__name__,
-               'Write study({"baseline": arm, "q8": arm})', error=UsageError)
+        refuse(
+            "study",
+            "arms must be a mapping",
+            type(arms).__name__,
+            'Write study({"baseline": arm, "q8": arm})',
+            error=UsageError,
+        )
     rules = rules or rules_of(options)
-    arms = {(key, "") if isinstance(key, str) else tuple(key): arm
-            for key, arm in arms.items()}
+    arms = {
+        (key, "") if isinstance(key, str) else tuple(key): arm for key, arm in arms.items()
+    }
     where = "study" if {name for name, _ in arms} - {BASELINE} else "evaluate"
     arms = {key: as_arm(arm, where) for key, arm in arms.items()}
     for arm in arms.values():  # runs bring the evaluator of the source systems
-        if hasattr(arm, "judge"): return arm.judge(arms, rules)
+        if hasattr(arm, "judge"):
+            return arm.judge(arms, rules)
     place = lambda key: (key[1] not in rules.deciding, key[1], key[0] != BASELINE, key[0])
     arms = {key: arms[key] for key in sorted(arms, key=place)}
     check_names(arms, rules)
@@ -845,56 +1202,89 @@ def study(
     if {name for name, _ in arms} == {BASELINE}:
         check_read(rules, OF_LEVELS, "levels of one arm")
         check_by(rules.by or (), arms.values())
-        levels = [row for (_, part), arm in arms.items()
-                  for row in levels_of(part, arm, rules)]
+        levels = [
+            row for (_, part), arm in arms.items() for row in levels_of(part, arm, rules)
+        ]
         missing = [row.value.missing for row in levels if row.key.slice is None]
         if all(missing):
-            refuse("evaluate", "some metric must be computable",
-                   "; ".join(missing).removesuffix("."), "Add what it needs")
+            refuse(
+                "evaluate",
+                "some metric must be computable",
+                "; ".join(missing).removesuffix("."),
+                "Add what it needs",
+            )
         return Study(arms=arms, rules=rules, rows=tuple(levels), measured={})
     pairs, looks = pair_all(arms), {}
-    if rules.pooling is not None: check_pooled(pairs)
+    if rules.pooling is not None:
+        check_pooled(pairs)
     check_kinds(rules, {both.kind for both in pairs.values()})
     check_by(rules.by or (), pairs.values())
     if any("looks" in arm.provenance for arm in arms.values()):
         measured, looks = measure_looks(pairs, rules)
     else:
         check_profile(pairs, rules)
-        measured = {key: measure_pair(both, rules, metrics=metrics, known=known)
-                    for key, both in pairs.items()}
+        measured = {
+            key: measure_pair(both, rules, metrics=metrics, known=known)
+            for key, both in pairs.items()
+        }
     for key, m in measured.items():  # as they were paired: labels united, files counted
         arms |= {key: m.pair.candidate, (BASELINE, key[1]): m.pair.baseline}
-    return Study(arms=arms, rules=rules, measured=measured, looks=looks,
-                 rows=tuple(judge_study(measured, rules, bool(looks))))
+    return Study(
+        arms=arms,
+        rules=rules,
+        measured=measured,
+        looks=looks,
+        rows=tuple(judge_study(measured, rules, bool(looks))),
+    )
 
 # %% ../../nbs/comparison/08_study.ipynb #cmp1
 def scores_of(
-    values: object,      # shape (n,): array, list or Series, whose index names its items
-    score: str,          # what the numbers are
+    values: object,  # shape (n,): array, list or Series, whose index names its items
+    score: str,  # what the numbers are
     better: str | None,  # higher or lower; None: as the name says
 ) -> Scores:
     "An arm of one number for each item; UsageError where the better direction is not known."
     direction = better or usual_direction(score)
     if direction is None:
-        refuse("compare", f"it must be known whether higher {score!r} is better",
-               "nothing said", "Say better='higher' or better='lower'", error=UsageError)
+        refuse(
+            "compare",
+            f"it must be known whether higher {score!r} is better",
+            "nothing said",
+            "Say better='higher' or better='lower'",
+            error=UsageError,
+        )
     index = getattr(values, "index", None)
     is_named = index is not None and not callable(index)
     numbers = np.asarray(values)
-    return Scores(ids=list(index) if is_named else range(len(numbers)), values=numbers,
-                  score=score, better=direction)
+    return Scores(
+        ids=list(index) if is_named else range(len(numbers)),
+        values=numbers,
+        score=score,
+        better=direction,
+    )
 
 
 def compare_files(
-    paths: Sequence,    # of the baseline and the candidate
+    paths: Sequence,  # of the baseline and the candidate
     score: str | None,  # column of a table of scores; None: what is in the files decides
-    options: dict,      # of rules; without a score also of `compare_models`
+    options: dict,  # of rules; without a score also of `compare_models`
 ) -> Study:
     "Two files, folders or models, as `compare_models` reads them; ContractError, UsageError."
     if score is not None:
         direction = options.pop("better", None)
-        return study(dict(zip((BASELINE, "candidate"), (invar_nb.read_plain(
-            path, score=score, better=direction) for path in paths), strict=True)), **options)
+        return study(
+            dict(
+                zip(
+                    (BASELINE, "candidate"),
+                    (
+                        invar_nb.read_plain(path, score=score, better=direction)
+                        for path in paths
+                    ),
+                    strict=True,
+                )
+            ),
+            **options,
+        )
     of_rules = {f.name for f in fields(Rules)}
     judged = {name: value for name, value in options.items() if name in of_rules}
     other = {name: value for name, value in options.items() if name not in of_rules}
@@ -903,7 +1293,8 @@ def compare_files(
 # %% ../../nbs/comparison/08_study.ipynb #c034
 def is_array(values: object) -> bool:
     "Whether it may be one number for each item."
-    if isinstance(values, (str, Mapping)) or hasattr(values, "kind"): return False
+    if isinstance(values, (str, Mapping)) or hasattr(values, "kind"):
+        return False
     return hasattr(values, "__len__") and getattr(values, "ndim", 1) == 1
 
 
@@ -916,23 +1307,33 @@ def holds_pairs(value: object) -> bool:
 def refuse_compare(given: Sequence) -> None:
     "What `compare` takes in the place of what it was given; raises UsageError."
     several = len(given) > 2 or any(map(holds_pairs, given))
-    cure = ('Write compare("old.csv", "new.csv") of files, compare(a, b) of two arms, '
-            'compare(old, new, score="f1") of arrays of scores')
+    cure = (
+        'Write compare("old.csv", "new.csv") of files, compare(a, b) of two arms, '
+        'compare(old, new, score="f1") of arrays of scores'
+    )
     if all(map(is_array, given)):
-        cure = ('Say what the numbers are: compare(old, new, score="f1"). Log-losses of '
-                "windows need their tokens: compare(pair_arrays(before, after, tokens))")
-    if several: cure = 'Several candidates: study({"baseline": arm, "q8": arm})'
+        cure = (
+            'Say what the numbers are: compare(old, new, score="f1"). Log-losses of '
+            "windows need their tokens: compare(pair_arrays(before, after, tokens))"
+        )
+    if several:
+        cure = 'Several candidates: study({"baseline": arm, "q8": arm})'
     names = " and ".join(type(one).__name__ for one in given)
-    refuse("compare", "it must have a Pair, two paths, two arms, or two arrays with score=",
-           names, cure, error=UsageError)
+    refuse(
+        "compare",
+        "it must have a Pair, two paths, two arms, or two arrays with score=",
+        names,
+        cure,
+        error=UsageError,
+    )
 
 
 def compare(
     pair: object,  # of `pair` or `pair_arrays`; or the baseline: a path, an arm, scores
-    candidate: object = None,   # the other one, of the same kind
-    *others: object,            # refused: several candidates are a `study`
-    score: str | None = None,   # what two arrays of numbers are, or a column of two tables
-    **rules,                    # fields of `Rules`, with metrics of your own
+    candidate: object = None,  # the other one, of the same kind
+    *others: object,  # refused: several candidates are a `study`
+    score: str | None = None,  # what two arrays of numbers are, or a column of two tables
+    **rules,  # fields of `Rules`, with metrics of your own
 ) -> Study:
     """Two arms, judged; a `Study`, or ContractError, PairingError, UsageError.
 
@@ -962,7 +1363,7 @@ def compare(
 # %% ../../nbs/comparison/08_study.ipynb #c042
 def evaluate(
     arm: object,  # losses, answers, scores, a list of runs; or part -> arm
-    **rules,      # fields of `Rules`
+    **rules,  # fields of `Rules`
 ) -> Study:
     "One arm, or one a part: each metric on all items and on slices; options as for `Rules`."
     parts = arm if isinstance(arm, Mapping) else {"": arm}
@@ -972,29 +1373,39 @@ def evaluate(
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WeightsArm:
     "A model of which nothing was measured; its config and tokenizer are the baseline's."
-    model: str            # its name
-    provenance: Mapping   # weights_digest
+
+    model: str  # its name
+    provenance: Mapping  # weights_digest
     kind = "weights"
     data_id = ""
     clusters = labels = None
 
-    def __len__(self) -> int: return 1
+    def __len__(self) -> int:
+        return 1
 
     @staticmethod
     def judge(arms: Mapping, rules: Rules) -> "SameStudy":
         "The study of models that are the same; ContractError where one is not."
         check_baseline(arms)
-        digests = [arm.provenance.get("weights_digest") for arm in arms.values()
-                   if isinstance(arm, WeightsArm)]
+        digests = [
+            arm.provenance.get("weights_digest")
+            for arm in arms.values()
+            if isinstance(arm, WeightsArm)
+        ]
         if len(digests) < len(arms) or len({*digests}) > 1 or None in digests:
-            refuse("study", "models that are the same must have one digest of the weights",
-                   listed(map(str, dict.fromkeys(digests))), "Compare them on a text",
-                   code="differs")
+            refuse(
+                "study",
+                "models that are the same must have one digest of the weights",
+                listed(map(str, dict.fromkeys(digests))),
+                "Compare them on a text",
+                code="differs",
+            )
         return SameStudy(arms=dict(arms), rules=rules, rows=(), measured={})
 
 
 class SameStudy(Study):
     "A study of models that are the same: one claim, and no rows."
+
     is_same = True
     claim = property(lambda self: "equivalent")
     rationale = property(lambda self: self.headline)
@@ -1002,8 +1413,11 @@ class SameStudy(Study):
     @property
     def headline(self) -> str:
         "That they are the same, and that nothing was scored."
-        names = ", ".join(arm.model for (name, _), arm in self.arms.items()
-                          if name != BASELINE)
+        names = ", ".join(
+            arm.model for (name, _), arm in self.arms.items() if name != BASELINE
+        )
         (_, part), *_ = self.arms
-        return (f"Identical: the weights, config and tokenizer of {names} are those of "
-                f"{self.arms[BASELINE, part].model}. Nothing was scored.")
+        return (
+            f"Identical: the weights, config and tokenizer of {names} are those of "
+            f"{self.arms[BASELINE, part].model}. Nothing was scored."
+        )

@@ -10,10 +10,10 @@ __all__ = ['FEWEST', 'NOISE', 'SAMPLED', 'QUARTERS', 'FEW_WINDOWS', 'CLASSES', '
            'class_columns', 'token_slices', 'slice_names', 'find_slices', 'check_by']
 
 # %% ../../nbs/comparison/00_units.ipynb #c002
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 import math
 import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.special import gammaln
@@ -29,12 +29,14 @@ from ..statistics.totals import UnitTotals, unit_codes
 FEWEST = 10  # effective units below which nothing is claimed
 
 
-def _none(): return np.empty((0, 2), int)
+def _none():
+    return np.empty((0, 2), int)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Units:
     "Which rows belong together, how many units there are, and why these."
+
     name: str  # documents, serial, windows, clusters, items or seeds
     codes: np.ndarray = field(repr=False)  # unit of each row, shape (n,), 0 to n_units - 1
     n_units: int
@@ -58,13 +60,15 @@ def noun_of(units: str) -> str:
 
 def counted(n: object, nouns: str) -> str:
     "The number with its noun: `3 windows`, `1 window`."
-    if isinstance(n, (int, np.integer)): n = f"{n:,}"
+    if isinstance(n, (int, np.integer)):
+        n = f"{n:,}"
     return f"{n} {nouns}" if str(n) != "1" else "1 " + re.sub(r"s\b", "", nouns, count=1)
 
 # %% ../../nbs/comparison/00_units.ipynb #cop8
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Windows:
     "Losses of both models with the unit of each window."
+
     tokens: np.ndarray
     losses: tuple[np.ndarray, np.ndarray]
     unit: np.ndarray  # of each window, 0 to n_units - 1
@@ -84,17 +88,16 @@ class Windows:
     ) -> np.ndarray:
         "Whether each copy has the tokens of the first, and both its losses up to the noise."
         copy, first = self.places(copies, order), self.places(firsts, order)
-        size = np.max([np.abs(loss[place]) for loss in self.losses for place in (copy, first)],
-                      axis=0)
+        size = np.max(
+            [np.abs(loss[place]) for loss in self.losses for place in (copy, first)], axis=0
+        )
         is_unlike = self.tokens[copy] != self.tokens[first]
         for loss in self.losses:
             is_unlike |= np.abs(loss[copy] - loss[first]) > noise * size
         owner = np.repeat(np.arange(copies.size), self.rows[copies])
         return np.bincount(owner, is_unlike, copies.size) == 0
 
-    def are_alike(
-        self, copies: np.ndarray, firsts: np.ndarray, noise: float
-    ) -> np.ndarray:
+    def are_alike(self, copies: np.ndarray, firsts: np.ndarray, noise: float) -> np.ndarray:
         "Whether units agree in the order of the text, or sorted by tokens and losses."
         alike = self.agree(copies, firsts, self.in_text_order(), noise)
         rest = np.flatnonzero(~alike & (self.rows[copies] > 1))
@@ -107,7 +110,8 @@ class Windows:
 def step_of(values: np.ndarray) -> float:
     "The step in which numbers were written: of decimals, of float32, or of float64."
     for places in range(9):
-        if np.array_equal(np.round(values, places), values): return 10.0**-places
+        if np.array_equal(np.round(values, places), values):
+            return 10.0**-places
     largest = float(np.abs(values).max())
     single = np.array_equal(values.astype(np.float32), values)
     return largest * (2.0**-24 if single else 2.0**-53)
@@ -121,11 +125,13 @@ def repeats_values(a: np.ndarray, b: np.ndarray) -> bool:
 
 def chance_of_equal(a: np.ndarray, b: np.ndarray) -> float:  # losses of different rows
     "Probability that two rows agree in both losses by chance; 1 where values repeat."
-    if repeats_values(a, b): return 1.0
+    if repeats_values(a, b):
+        return 1.0
     chance = 1.0
     for values, step in ((a, step_of(a)), (b - a, step_of(b))):
         spread = float(values.std())
-        if spread > 0: chance *= min(1.0, step / (2 * math.sqrt(math.pi) * spread))
+        if spread > 0:
+            chance *= min(1.0, step / (2 * math.sqrt(math.pi) * spread))
     return chance
 
 
@@ -134,7 +140,8 @@ def _first_alike(columns: list[np.ndarray]) -> np.ndarray:  # shape (n,)
     order = np.lexsort(columns)
     new = np.zeros(order.size, bool)
     new[0] = True
-    for column in columns: new[1:] |= np.diff(column[order]) != 0
+    for column in columns:
+        new[1:] |= np.diff(column[order]) != 0
     first = np.empty(order.size, int)
     first[order] = order[new][np.cumsum(new) - 1]
     return first
@@ -145,20 +152,23 @@ def find_copies(
     a: np.ndarray,  # log-loss under both models, shape (n,)
     b: np.ndarray,
     codes: np.ndarray | None = None,  # document of each window; None: windows by themselves
-) -> np.ndarray:                      # shape (k, 2)
+) -> np.ndarray:  # shape (k, 2)
     "(copy, what it copies) of units that agree bit for bit in all their windows, in order."
     unit = np.arange(a.size) if codes is None else codes
     n = int(unit.max()) + 1
     sums = [np.bincount(unit, x, n) for x in (tokens * a, tokens * b, tokens)]
-    if np.unique(sums[0]).size == n: return _none()
+    if np.unique(sums[0]).size == n:
+        return _none()
     rows = np.bincount(unit, minlength=n)
     first = _first_alike([*sums, rows])
     copies = np.flatnonzero(first != np.arange(n))
-    if not copies.size: return _none()
+    if not copies.size:
+        return _none()
     windows = Windows(tokens=tokens, losses=(a, b), unit=unit, rows=rows)
     is_equal = windows.agree(copies, first[copies], windows.in_text_order(), noise=0.0)
     copies = copies[is_equal]
-    if not copies.size: return _none()
+    if not copies.size:
+        return _none()
     alone = ~np.isin(unit, copies)
     return _beyond_chance(copies, first, rows, chance_of_equal(a[alone], b[alone]))
 
@@ -184,7 +194,8 @@ def find_equal_totals(totals: UnitTotals) -> np.ndarray:  # shape (k, 2)
         return _none()
     first = _first_alike([*map(_rounded, sums.values()), rows])
     copies = np.flatnonzero(first != np.arange(rows.size))
-    if not copies.size: return _none()
+    if not copies.size:
+        return _none()
     a, change = np.delete([sums["baseline"], sums["delta"]] / weights, copies, axis=1)
     chance = chance_of_equal(np.round(a, 9), np.round(a + change, 9))
     return _beyond_chance(copies, first, rows, chance)
@@ -215,9 +226,9 @@ def chance_of_near(a: np.ndarray, b: np.ndarray) -> float:  # losses of differen
 
 def is_beyond_chance(
     rows: np.ndarray,  # windows of each copy that was found
-    chance: float,     # that two windows agree
-    pairs: float,      # of documents that might agree
-) -> np.ndarray:       # shape of rows
+    chance: float,  # that two windows agree
+    pairs: float,  # of documents that might agree
+) -> np.ndarray:  # shape of rows
     "Whether chance, in any order, makes so many copies of as many windows once in a million."
     _, place, counts = np.unique(rows, return_inverse=True, return_counts=True)
     copies = counts[place]
@@ -238,14 +249,15 @@ def _cut(groups: np.ndarray, values: np.ndarray, tolerance: np.ndarray) -> np.nd
 
 
 def near_leaders(
-    counts: np.ndarray,    # tokens and windows of each unit, shape (2, n)
+    counts: np.ndarray,  # tokens and windows of each unit, shape (2, n)
     baseline: np.ndarray,  # sum of its losses
     candidate: np.ndarray,
-) -> np.ndarray:           # shape (n,)
+) -> np.ndarray:  # shape (n,)
     "Of each unit the first one of as many tokens and windows whose sums are near."
     groups, exact = np.zeros(baseline.size, int), np.zeros(baseline.size)
     tolerance = NOISE * np.maximum(np.abs(baseline), np.abs(candidate))
-    for count in counts: groups = _cut(groups, count, exact)
+    for count in counts:
+        groups = _cut(groups, count, exact)
     groups = _cut(groups, baseline, tolerance)
     groups = _cut(groups, candidate - baseline, 2 * tolerance)
     _, first, place = np.unique(groups, return_index=True, return_inverse=True)
@@ -276,17 +288,20 @@ def find_near_copies(
     b: np.ndarray,
     codes: np.ndarray | None = None,  # document of each window; None: windows by themselves
     exact: np.ndarray | None = None,  # those of `find_copies`, left out here
-) -> np.ndarray:                      # shape (k, 2)
+) -> np.ndarray:  # shape (k, 2)
     "(copy, what it copies) of units that agree up to the order of windows and NOISE."
     unit = np.arange(a.size) if codes is None else codes
     n = int(unit.max()) + 1
     baseline = np.bincount(unit, tokens * a, n)
     counts = np.bincount(unit, tokens, n)
     is_near = has_neighbour(counts, baseline)
-    if exact is not None: is_near[exact[:, 0]] = False
-    if not is_near.any(): return _none()
-    windows = Windows(tokens=tokens, losses=(a, b), unit=unit,
-                      rows=np.bincount(unit, minlength=n))
+    if exact is not None:
+        is_near[exact[:, 0]] = False
+    if not is_near.any():
+        return _none()
+    windows = Windows(
+        tokens=tokens, losses=(a, b), unit=unit, rows=np.bincount(unit, minlength=n)
+    )
     members = np.flatnonzero(is_near)
     pairs, chance = pairs_alike(counts), chance_of_near(a, b)
     can_be_sure = is_beyond_chance(windows.rows[members], chance, pairs)
@@ -296,13 +311,16 @@ def find_near_copies(
     firsts = members[near_leaders(counts, baseline[members], candidate[members])]
     is_copy = members != firsts
     copies, firsts = members[is_copy], firsts[is_copy]
-    if not copies.size: return _none()
+    if not copies.size:
+        return _none()
     is_alike = windows.are_alike(copies, firsts, NOISE)
     copies, firsts = copies[is_alike], firsts[is_alike]
-    if not copies.size: return _none()
+    if not copies.size:
+        return _none()
     is_single = ~np.isin(unit, copies)
     a, b = a[is_single], b[is_single]
-    if repeats_values(a, b): return _none()
+    if repeats_values(a, b):
+        return _none()
     chance = chance_of_near(a, b)
     is_sure = is_beyond_chance(windows.rows[copies], chance, pairs)
     return np.column_stack([copies, firsts])[is_sure]
@@ -324,7 +342,8 @@ def find_near_totals(totals: UnitTotals, exact: np.ndarray) -> np.ndarray:  # sh
     is_near = has_neighbour(weights, baseline)
     is_near[exact[:, 0]] = False
     members = np.flatnonzero(is_near)
-    if not members.size or not weights.all(): return _none()
+    if not members.size or not weights.all():
+        return _none()
     candidate = baseline + sums["delta"]
     counts = np.array([weights[members], rows[members]])
     firsts = members[near_leaders(counts, baseline[members], candidate[members])]
@@ -333,20 +352,23 @@ def find_near_totals(totals: UnitTotals, exact: np.ndarray) -> np.ndarray:  # sh
     for side in (baseline, candidate):
         is_copy &= np.abs(side[members] - side[firsts]) <= NOISE * size
     copies, firsts = members[is_copy], firsts[is_copy]
-    if not copies.size: return _none()
+    if not copies.size:
+        return _none()
     a, b = (np.delete(side / weights, copies) for side in (baseline, candidate))
-    if repeats_values(a, b): return _none()
-    is_sure = is_beyond_chance(np.ones(copies.size), chance_of_near(a, b),
-                               pairs_alike(weights))
+    if repeats_values(a, b):
+        return _none()
+    is_sure = is_beyond_chance(
+        np.ones(copies.size), chance_of_near(a, b), pairs_alike(weights)
+    )
     return np.column_stack([copies, firsts])[is_sure]
 
 # %% ../../nbs/comparison/00_units.ipynb #c010
 def units_rule(
-    asked: str,      # auto, documents, serial or windows
+    asked: str,  # auto, documents, serial or windows
     windows: int,
     documents: int | None = None,  # None: windows have no ids
-    effective: float = 0.0,        # documents; @eq-units-effective
-    largest: float = 0.0,          # share of the tokens that the longest document has
+    effective: float = 0.0,  # documents; @eq-units-effective
+    largest: float = 0.0,  # share of the tokens that the longest document has
 ) -> tuple[str, str]:
     "documents, serial or windows, and why: the rule for losses, from counts alone."
     size = block_size(windows)
@@ -356,11 +378,17 @@ def units_rule(
         return asked, f"Chosen by the caller{': ' + order if size > 1 else ''}."
     if asked == "windows":
         why = "Windows are treated as independent, as asked for or as a bootstrap does"
-        return asked, why + (f"; their documents ({documents}) are ignored." if
-                             documents and documents < windows else ".")
-    if documents is None: return "serial", f"No documents are given, so {order}; {speaks}"
-    if asked == "documents": return asked, "Chosen by the caller."
-    if effective >= FEWEST: return "documents", "Windows of one document are not independent."
+        return asked, why + (
+            f"; their documents ({documents}) are ignored."
+            if documents and documents < windows
+            else "."
+        )
+    if documents is None:
+        return "serial", f"No documents are given, so {order}; {speaks}"
+    if asked == "documents":
+        return asked, "Chosen by the caller."
+    if effective >= FEWEST:
+        return "documents", "Windows of one document are not independent."
     named = counted(documents, "documents")
     if documents >= FEWEST:
         heavy = f"; one has {100 * largest:.0f} % of the tokens" if largest > 0.1 else ""
@@ -375,8 +403,9 @@ _CLUSTERED = ("auto", "clusters", "documents", "items")
 
 def check_units(asked: str, kind: str) -> str:
     "A choice of units that this kind of evidence has; raises UsageError."
-    return as_choice(asked, _ASKED.get(kind, _CLUSTERED), where="compare", name="units",
-                     error=UsageError)
+    return as_choice(
+        asked, _ASKED.get(kind, _CLUSTERED), where="compare", name="units", error=UsageError
+    )
 
 
 def _made(name, weights, because, names=None):
@@ -384,8 +413,13 @@ def _made(name, weights, because, names=None):
     n = len(weights)
     codes, n = (np.arange(n), n) if names is None else unit_codes(names)
     totals = np.bincount(codes, weights, minlength=n)
-    return Units(name=name, codes=codes, n_units=n, because=because.format(n=n),
-                 effective=float(totals.sum() ** 2 / (totals @ totals)))
+    return Units(
+        name=name,
+        codes=codes,
+        n_units=n,
+        because=because.format(n=n),
+        effective=float(totals.sum() ** 2 / (totals @ totals)),
+    )
 
 
 def _without_copies(units, pair):
@@ -395,7 +429,8 @@ def _without_copies(units, pair):
     columns = a.tokens, a.log_loss, b.log_loss, own
     exact = find_copies(*columns)
     near = find_near_copies(*columns, exact)
-    if not len(exact) + len(near): return units
+    if not len(exact) + len(near):
+        return units
     copies = join_copies(units.n_units, exact, near)
     leader = np.arange(units.n_units)
     leader[copies[:, 0]] = copies[:, 1]
@@ -413,24 +448,41 @@ def choose_units(
     "The independent units of a pair and the reason; an impossible choice is refused."
     asked, ones, names = check_units(asked, pair.kind), np.ones(pair.n), pair.clusters
     if asked in ("documents", "clusters") and names is None:
-        refuse("compare", f"units={asked!r} needs an id for every row", "none",
-               "Give the ids with the data, or leave units out", error=UsageError)
+        refuse(
+            "compare",
+            f"units={asked!r} needs an id for every row",
+            "none",
+            "Give the ids with the data, or leave units out",
+            error=UsageError,
+        )
     if pair.kind != "losses":
-        if asked == "items": return _made("items", ones, "Chosen by the caller.")
-        if names is None: return _made("items", ones, "No clusters are given.")
-        return _made("clusters", ones, "Examples of one cluster depend on each other "
-                     "({n} clusters).", names)
+        if asked == "items":
+            return _made("items", ones, "Chosen by the caller.")
+        if names is None:
+            return _made("items", ones, "No clusters are given.")
+        return _made(
+            "clusters",
+            ones,
+            "Examples of one cluster depend on each other ({n} clusters).",
+            names,
+        )
     tokens, documents = pair.baseline.tokens.astype(float), None
-    if names is None or asked == "serial": name, why = units_rule(asked, pair.n)
+    if names is None or asked == "serial":
+        name, why = units_rule(asked, pair.n)
     else:
         documents = _without_copies(_made("documents", tokens, "", names), pair)
         largest = float(np.bincount(documents.codes, tokens).max() / tokens.sum())
         name, why = units_rule(asked, pair.n, documents.n_units, documents.effective, largest)
     if name == "serial" and pair.candidate.provenance.get("reordered"):
-        refuse("compare", "windows that are taken in text order must have one order in both "
-               "files", "the same ids in two orders", "Write both in the order of the text, "
-               "or name the document of each window", error=PairingError)
-    if name == "documents": return replace(documents, because=why)
+        refuse(
+            "compare",
+            "windows that are taken in text order must have one order in both files",
+            "the same ids in two orders",
+            "Write both in the order of the text, or name the document of each window",
+            error=PairingError,
+        )
+    if name == "documents":
+        return replace(documents, because=why)
     few = documents.n_units if documents and documents.effective < FEWEST else 0
     windows = _without_copies(_made(name, tokens, why), pair)
     return replace(windows, documents=0 if asked == "windows" else few)
@@ -445,17 +497,29 @@ def slice_columns(
     positions: bool = True,  # those in a document too
 ) -> dict[str, tuple]:
     "Every column that whole items can be sliced by."
-    if measured.kind != "losses": return dict(measured.slices)
+    if measured.kind != "losses":
+        return dict(measured.slices)
     arms = _arms(measured)
     documents = next((text_column(arm.clusters) for arm in arms if arm.clusters), None)
-    found, facts = {}, [
-        {name: arm.provenance[fact] for name, fact in (
-            ("language", "document_languages"), ("source", "document_files"))
-         if fact in arm.provenance} | arm.provenance.get("document_slices", {})
-        for arm in arms]  # name -> document -> value
+    found, facts = (
+        {},
+        [
+            {
+                name: arm.provenance[fact]
+                for name, fact in (
+                    ("language", "document_languages"),
+                    ("source", "document_files"),
+                )
+                if fact in arm.provenance
+            }
+            | arm.provenance.get("document_slices", {})
+            for arm in arms
+        ],
+    )  # name -> document -> value
     for name in dict.fromkeys(name for each in facts for name in each):
         known = [each[name] for each in facts if name in each]
-        if not documents or known[0] != known[-1]: continue
+        if not documents or known[0] != known[-1]:
+            continue
         if isinstance(known[0], Mapping) and known[0].keys() >= {*documents.distinct()}:
             said = [str(known[0][document]) for document in documents.distinct()]
             found[name] = tuple(np.array(said, object)[documents.codes()[0]].tolist())
@@ -493,7 +557,8 @@ def token_slices(
     measured,  # a pair, or one arm
 ) -> dict[str, list[str]]:
     "Classes of tokens of which every arm has sums, in the order of their limits."
-    if measured.kind != "losses": return {}
+    if measured.kind != "losses":
+        return {}
     one, two = ({*arm.columns} for arm in _arms(measured))
     found = {}
     for name in one & two:
@@ -513,22 +578,36 @@ def slice_names(
 def _sums(arm, name, value):
     "(tokens of a class in each window, the sum of their losses)."
     counts, sums = (arm.columns.get(column) for column in class_columns(name, value))
-    if sums is None or not (np.all(counts == np.round(counts)) and counts.min() >= 0
-                            and sums.min() >= 0 and not sums[counts == 0].any()):
-        refuse("slices", "a class of tokens must have a count and a sum of losses in each "
-               "window", f"{name} {value}", "Score the text again", error=PairingError)
+    if sums is None or not (
+        np.all(counts == np.round(counts))
+        and counts.min() >= 0
+        and sums.min() >= 0
+        and not sums[counts == 0].any()
+    ):
+        refuse(
+            "slices",
+            "a class of tokens must have a count and a sum of losses in each window",
+            f"{name} {value}",
+            "Score the text again",
+            error=PairingError,
+        )
     return counts, sums
 
 
 def _check_whole(arm, name, values):
     "The classes of a window must add up to it."
-    counts, sums = (sum(part) for part in zip(*(_sums(arm, name, v) for v in values),
-                                              strict=True))
+    counts, sums = (
+        sum(part) for part in zip(*(_sums(arm, name, v) for v in values), strict=True)
+    )
     close = np.isclose(sums, arm.tokens * arm.log_loss, rtol=1e-6, atol=1e-9)
     if (bad := np.flatnonzero((counts != arm.tokens) | ~close)).size:
-        refuse("slices", f"the classes of {name} must add up to the window",
-               f"{counts[bad[0]]:g} of {arm.tokens[bad[0]]} tokens in window {bad[0]}",
-               "Score the text again", error=PairingError)
+        refuse(
+            "slices",
+            f"the classes of {name} must add up to the window",
+            f"{counts[bad[0]]:g} of {arm.tokens[bad[0]]} tokens in window {bad[0]}",
+            "Score the text again",
+            error=PairingError,
+        )
 
 
 def _of_class(measured, name, value):
@@ -536,33 +615,53 @@ def _of_class(measured, name, value):
     arms = [measured] if hasattr(measured, "columns") else _arms(measured)
     each = [_sums(arm, name, value) for arm in arms]
     if not np.array_equal(each[0][0], each[-1][0]):
-        refuse("slices", "both models must have the same tokens in each class",
-               f"other counts of {name} {value}", "Score both again", error=PairingError)
+        refuse(
+            "slices",
+            "both models must have the same tokens in each class",
+            f"other counts of {name} {value}",
+            "Score both again",
+            error=PairingError,
+        )
     keep = np.flatnonzero(each[0][0])
-    made = [arm.take(keep).changed(
-        tokens=counts[keep].astype(np.int64), log_loss=sums[keep] / counts[keep],
-        columns={}, n_bytes=None) for arm, (counts, sums) in zip(arms, each, strict=True)]
+    made = [
+        arm.take(keep).changed(
+            tokens=counts[keep].astype(np.int64),
+            log_loss=sums[keep] / counts[keep],
+            columns={},
+            n_bytes=None,
+        )
+        for arm, (counts, sums) in zip(arms, each, strict=True)
+    ]
     return made[0] if len(made) == 1 else Pair(baseline=made[0], candidate=made[1])
 
 # %% ../../nbs/comparison/00_units.ipynb #s027
 def find_slices(
-    measured,                          # a pair, or one arm
-    by: Iterable[str] | None = None,   # columns; None: all, of losses several languages
+    measured,  # a pair, or one arm
+    by: Iterable[str] | None = None,  # columns; None: all, of losses several languages
 ) -> list[tuple]:
     "(column, value, the part of what was measured) of every slice, in order."
     columns, inside = slice_columns(measured, by is not None), token_slices(measured)
-    if by is None: by = columns if measured.kind != "losses" else [
-        name for name in ("language",) if len({*columns.get(name, ())}) > 1]
+    if by is None:
+        by = (
+            columns
+            if measured.kind != "losses"
+            else [name for name in ("language",) if len({*columns.get(name, ())}) > 1]
+        )
     found = []
     for name in dict.fromkeys(by):
         if name in inside:
-            for arm in _arms(measured): _check_whole(arm, name, inside[name])
+            for arm in _arms(measured):
+                _check_whole(arm, name, inside[name])
             found += [(name, v, _of_class(measured, name, v)) for v in inside[name]]
             continue
         cells = columns.get(name, ())
         if None in cells and "(none)" in cells:
-            refuse("study", f"a value that is missing in {name!r} is called '(none)'",
-                   "that text among the values", "Rename it, or fill in what is missing")
+            refuse(
+                "study",
+                f"a value that is missing in {name!r} is called '(none)'",
+                "that text among the values",
+                "Rename it, or fill in what is missing",
+            )
         values = np.array(["(none)" if v is None else str(v) for v in cells])
         for value in dict.fromkeys(values.tolist()):
             found.append((name, value, measured.take(np.flatnonzero(values == value))))
@@ -570,8 +669,12 @@ def find_slices(
     for name, value, _ in found:
         other, its = seen.setdefault(f"{name} {value}", (name, value))
         if other != name:
-            refuse("study", "two slices must have two names", f"{its!r} of {other!r} and "
-                   f"{value!r} of {name!r}, both {f'{name} {value}'!r}", "Rename a column")
+            refuse(
+                "study",
+                "two slices must have two names",
+                f"{its!r} of {other!r} and {value!r} of {name!r}, both {f'{name} {value}'!r}",
+                "Rename a column",
+            )
     return found
 
 # %% ../../nbs/comparison/00_units.ipynb #s018
@@ -583,11 +686,21 @@ def check_by(
     names = [{*slice_names(one)} for one in measured if by]
     known = sorted(set().union(*names))
     if by and not known:
-        refuse("study", "there must be columns to slice by", "none",
-               "Add the column to the files", error=UsageError)
+        refuse(
+            "study",
+            "there must be columns to slice by",
+            "none",
+            "Add the column to the files",
+            error=UsageError,
+        )
     for name in by:
         kept = [own for own, one in zip(names, measured, strict=True) if one.kind == "losses"]
         if name in CLASSES and not (name in known and all(name in own for own in kept)):
-            refuse("study", f"slices by {name} need sums that are kept while scoring", "none",
-                   f"Score both models again with --by {name}", error=UsageError)
+            refuse(
+                "study",
+                f"slices by {name} need sums that are kept while scoring",
+                "none",
+                f"Score both models again with --by {name}",
+                error=UsageError,
+            )
         as_choice(name, known, where="study", name="by", error=UsageError)

@@ -19,10 +19,10 @@ import numpy as np
 from scipy.special import stdtrit
 
 from .difference import Difference, change_text, shown_unit
-from ..metrics.metric import is_margin
 from .units import FEWEST, counted, noun_of
 from ..foundations.interval import Shown, confidence_text
 from ..foundations.refuse import UsageError, refuse
+from ..metrics.metric import is_margin
 from ..statistics.jackknife import Jackknife, jackknife_ratio
 from ..statistics.planning import n_for_power
 
@@ -33,13 +33,24 @@ def as_margin(
     where: str = "study",
 ) -> float:
     "The smallest change that matters, in the metric's unit; 0 where there is none."
-    if margin is None: margin = metric.margin or 0.0
+    if margin is None:
+        margin = metric.margin or 0.0
     if not is_margin(margin):
-        refuse(where, "margin must be a number of at least 0", repr(margin),
-               "Pass margin=0.02 for 2 %", error=UsageError)
+        refuse(
+            where,
+            "margin must be a number of at least 0",
+            repr(margin),
+            "Pass margin=0.02 for 2 %",
+            error=UsageError,
+        )
     if margin >= 1 and (metric.scale == "log" or metric.unit == "share"):
-        refuse(where, f"the margin of {metric.name} must be below 1", f"{margin:g}",
-               f"Did you mean {margin / 100:g}, that is {margin:g} %?", error=UsageError)
+        refuse(
+            where,
+            f"the margin of {metric.name} must be below 1",
+            f"{margin:g}",
+            f"Did you mean {margin / 100:g}, that is {margin:g} %?",
+            error=UsageError,
+        )
     return float(margin)
 
 # %% ../../nbs/comparison/02_verdict.ipynb #c015
@@ -53,8 +64,10 @@ def claim_of(
     margin: float,
 ) -> str:
     "The claim of one interval alone: never one of WITHIN; @eq-verdict-claim."
-    if -margin < low and high < margin: return "equivalent"
-    if low > 0: return "regressed"
+    if -margin < low and high < margin:
+        return "equivalent"
+    if low > 0:
+        return "regressed"
     return "improved" if high < 0 else "inconclusive"
 
 
@@ -66,14 +79,18 @@ def is_identical(d: Difference) -> bool:
 
 def claim_alone(d: Difference, margin: float) -> str:
     "The claim of a difference; none without enough units; no change at all is equivalent."
-    if is_identical(d): return "equivalent"
-    if not d.enough: return "inconclusive"
+    if is_identical(d):
+        return "equivalent"
+    if not d.enough:
+        return "inconclusive"
     if d.metric.by_test:
         shown = d.p_value is not None and d.p_value <= round(1 - d.level, 12)
-        if not shown: return "inconclusive"
+        if not shown:
+            return "inconclusive"
         return "regressed" if d.improvement < 0 else "improved"
     if d.metric.positive:  # one-sided, against the margin alone
-        if d.worse.high < margin: return "equivalent"
+        if d.worse.high < margin:
+            return "equivalent"
         return "regressed" if d.worse.low > margin else "inconclusive"
     return claim_of(d.worse.low, d.worse.high, margin)
 
@@ -87,15 +104,20 @@ def questions(d: Difference, margin: float) -> dict[str, float]:
         small = d.p_of(margin) if d.delta < margin else 1.0
         large = d.p_of(margin) if d.delta > margin else 1.0
         return {"change": large, "equivalent": small, "not_worse": small, "beyond": large}
-    if d.p_value is None: return {}
-    if d.metric.by_test or not margin > 0: return {"change": d.p_value}
-    if d.p_of is None: return {}
+    if d.p_value is None:
+        return {}
+    if d.metric.by_test or not margin > 0:
+        return {"change": d.p_value}
+    if d.p_of is None:
+        return {}
     size, toward = abs(d.delta), math.copysign(margin, d.delta)
     worse, limit = -d.improvement, margin if d.better == "lower" else -margin
-    return {"change": d.p_value,
-            "equivalent": max(d.p_of(margin), d.p_of(-margin)) if size < margin else 1.0,
-            "not_worse": d.p_of(limit) if worse < margin else 1.0,
-            "beyond": d.p_of(toward) if size > margin else 1.0}
+    return {
+        "change": d.p_value,
+        "equivalent": max(d.p_of(margin), d.p_of(-margin)) if size < margin else 1.0,
+        "not_worse": d.p_of(limit) if worse < margin else 1.0,
+        "beyond": d.p_of(toward) if size > margin else 1.0,
+    }
 
 
 def claim_within(
@@ -104,10 +126,13 @@ def claim_within(
     margin: float,
 ) -> str:
     "The claim of one member of a family: what its adjusted p-values and its interval show."
-    if is_identical(d): return "equivalent"
+    if is_identical(d):
+        return "equivalent"
     shown = {question for question, p in adjusted.items() if p <= round(1 - d.level, 12)}
-    if "equivalent" in shown: return "equivalent"
-    if "change" not in shown: return "inconclusive"
+    if "equivalent" in shown:
+        return "equivalent"
+    if "change" not in shown:
+        return "inconclusive"
     is_worse = d.improvement < 0
     if claim_alone(d, margin) == "equivalent":
         return "worse within margin" if is_worse else "better within margin"
@@ -116,11 +141,13 @@ def claim_within(
 # %% ../../nbs/comparison/02_verdict.ipynb #c017
 def units_for_power(d: Difference, margin: float) -> int | None:
     "Units for 80 % power at this change and spread, where more are needed than there are."
-    if not d.standard_error > 0 or d.n_units < 2: return None
+    if not d.standard_error > 0 or d.n_units < 2:
+        return None
     error = d.standard_error
     if d.metric.by_test:  # that of its test, which is of what is estimated
         statistic = -float(stdtrit(d.dof, d.p_value / 2)) if d.p_value else math.inf
-        if not statistic > 0: return None
+        if not statistic > 0:
+            return None
         error = abs(d.delta) / statistic
     spread = error * math.sqrt(d.n_units)
     units = n_for_power(spread, d.delta, margin, level=d.level)
@@ -133,8 +160,9 @@ KINDS = {"serial": "window", "items": "example"}  # else the units without their
 @dataclass(frozen=True, kw_only=True)
 class BlindSpot:
     "What a kind of unit that the sample may lack could hide (@eq-verdict-blind)."
-    share: float   # of all units: a kind that is rarer may be missing
-    loss: float    # X: how much worse than the rest it may be, in the unit of the difference
+
+    share: float  # of all units: a kind that is rarer may be missing
+    loss: float  # X: how much worse than the rest it may be, in the unit of the difference
     sentence: str  # the same in words
 
 
@@ -148,21 +176,29 @@ def rounded_down(x: float) -> str:
 def loss_text(loss: float, d: Difference) -> str:
     "A loss without its sign: per cent on the log scale, or how many times as much."
     scale, unit = shown_unit(d)
-    if d.scale != "log": return f"{rounded_down(scale * loss)}{unit}"
-    if d.better == "higher": return f"{rounded_down(-100 * math.expm1(-loss))} %"
-    if loss < math.log(10): return f"{rounded_down(100 * math.expm1(loss))} %"
+    if d.scale != "log":
+        return f"{rounded_down(scale * loss)}{unit}"
+    if d.better == "higher":
+        return f"{rounded_down(-100 * math.expm1(-loss))} %"
+    if loss < math.log(10):
+        return f"{rounded_down(100 * math.expm1(loss))} %"
     return f"a factor of {rounded_down(math.exp(min(loss, math.log(1e4))))}"
 
 
 def blind_spot(d: Difference, margin: float) -> BlindSpot | None:
     "Of a claim that no loss of the margin was made; None of fewer than four units."
     n = min(d.units_eff, d.n_eff) if d.units == "serial" else d.units_eff
-    if n <= 3 or not 0 < margin or not d.worse.high < margin: return None
+    if n <= 3 or not margin > 0 or not d.worse.high < margin:
+        return None
     share, loss = 3 / n, (margin - d.worse.high) * n / 3
-    kind = f"a kind of {KINDS.get(d.units, d.units.removesuffix('s'))} rarer than " \
-           f"{rounded_down(100 * share)} %"
-    said = f"A{kind[1:]} could still be worse than the rest by up to {loss_text(loss, d)} " \
-           "before this claim is false."
+    kind = (
+        f"a kind of {KINDS.get(d.units, d.units.removesuffix('s'))} rarer than "
+        f"{rounded_down(100 * share)} %"
+    )
+    said = (
+        f"A{kind[1:]} could still be worse than the rest by up to {loss_text(loss, d)} "
+        "before this claim is false."
+    )
     if d.unit == "share" and loss >= 1 - d.worse.high:
         said = f"Even if {kind} got worse by 100 points, this claim would be true."
     return BlindSpot(share=share, loss=loss, sentence=said)
@@ -181,11 +217,13 @@ def farthest_unit(d: Difference) -> tuple[int, float, float]:
 
 def counted_alike(d: Difference) -> tuple[float, Jackknife | None]:
     "(largest share of the weight, the change with units counted the same, if one is far)."
-    if d.influence is None or d.units not in ("documents", "clusters"): return 0.0, None
+    if d.influence is None or d.units not in ("documents", "clusters"):
+        return 0.0, None
     moves, weights = d.influence()
     if d.n_units < 3 or not weights.all() or np.ptp(weights) < 1e-12:
         return float(weights.max()), None
-    if weights.max() <= HEAVY and farthest_unit(d)[2] <= FAR: return float(weights.max()), None
+    if weights.max() <= HEAVY and farthest_unit(d)[2] <= FAR:
+        return float(weights.max()), None
     each = moves / weights + d.delta
     return float(weights.max()), jackknife_ratio(each, np.ones(each.size))
 
@@ -193,8 +231,9 @@ def counted_alike(d: Difference) -> tuple[float, Jackknife | None]:
 def changes_of_units(d: Difference) -> np.ndarray:  # shape (n_units,)
     "What each unit changed by, taken by itself; 0 of a unit without weight."
     if d.members:
-        return np.concatenate([np.sign(weight) * changes_of_units(one)
-                               for _, weight, one in d.members])
+        return np.concatenate(
+            [np.sign(weight) * changes_of_units(one) for _, weight, one in d.members]
+        )
     moves, weights = d.influence()
     far = np.divide(moves, weights, out=np.full(moves.size, -d.delta), where=weights > 0)
     return far + d.delta
@@ -211,9 +250,12 @@ def change_without(d: Difference, units: list[int]) -> float:
     "The change of the other units; of a pool with the shares of its texts as they are."
     if d.members:
         places = [of_member(d, unit) for unit in units]
-        return float(sum(
-            weight * change_without(one, [unit for of, unit in places if of == text])
-            for text, (_, weight, one) in enumerate(d.members)))
+        return float(
+            sum(
+                weight * change_without(one, [unit for of, unit in places if of == text])
+                for text, (_, weight, one) in enumerate(d.members)
+            )
+        )
     moves, weights = d.influence()
     gone, share = (moves + d.delta * weights)[units].sum(), weights[units].sum()
     return float((d.delta - gone) / (1 - share)) if share < 1 else math.inf
@@ -235,29 +277,36 @@ def ruined_units(d: Difference, margin: float) -> list[int]:
     Of 3 to 9 units of skewed noise without any change, one takes the mean beyond the margin
     in about a quarter of all studies; ten times as far from 0 as every other it is in fewer
     than 5 of 100, even where units are lognormal."""
-    if d.units not in OF_TEXT or d.n_units < 3 or d.influence is None: return []
+    if d.units not in OF_TEXT or d.n_units < 3 or d.influence is None:
+        return []
     sign = 1 if d.better == "lower" else -1
     lost = sign * changes_of_units(d)
     order = np.argsort(-lost, kind="stable")
     most, losses = most_ruined(lost.size), lost[order]
-    others = np.maximum(np.abs(losses[1:most + 1]), abs(losses[-1]))  # without the first k
+    others = np.maximum(np.abs(losses[1 : most + 1]), abs(losses[-1]))  # without the first k
     is_far = losses[:most] > RUINED * np.maximum(margin, others)
     for k in np.flatnonzero(is_far) + 1:
         units = order[:k].tolist()
-        if sign * change_without(d, units) <= margin: return units
+        if sign * change_without(d, units) <= margin:
+            return units
     return []
 
 
 def over_what_decides(d: Difference, margin: float) -> Difference | None:
     "The change over windows, or over the few documents, of which a few alone make the loss."
-    if not d.judged or d.units == "seeds" or d.fallback is not None: return None
-    if not 0 < margin < -d.improvement: return None
-    if d.units_eff >= FEWEST and d.nu < 4: return d
+    if not d.judged or d.units == "seeds" or d.fallback is not None:
+        return None
+    if not 0 < margin < -d.improvement:
+        return None
+    if d.units_eff >= FEWEST and d.nu < 4:
+        return d
     units = ruined_units(d, margin)
-    if len(units) == 1: return d
+    if len(units) == 1:
+        return d
     if d.by_document is not None:
         documents = d.by_document()
-        if ruined_units(documents, margin): return documents
+        if ruined_units(documents, margin):
+            return documents
     return d if units else None
 
 # %% ../../nbs/comparison/02_verdict.ipynb #few6b
@@ -271,23 +320,29 @@ def units_that_decide(
     margin: float,
 ) -> tuple[list[int], bool]:
     "The units that lost most, the worst first; whether all others are within the margin."
-    if units := ruined_units(d, margin): return units, True
+    if units := ruined_units(d, margin):
+        return units, True
     moves, sign = d.influence()[0], 1 if d.better == "lower" else -1
-    worst = np.argsort(-sign * moves, kind="stable")[:min(MOST_NAMED, moves.size - 1)].tolist()
+    worst = np.argsort(-sign * moves, kind="stable")[
+        : min(MOST_NAMED, moves.size - 1)
+    ].tolist()
     for n in range(1, len(worst) + 1):
-        if sign * change_without(d, worst[:n]) <= margin: return worst[:n], True
+        if sign * change_without(d, worst[:n]) <= margin:
+            return worst[:n], True
     return worst[:1], False
 
 
 def hidden_losses(d: Difference, margin: float) -> tuple[list[int], int]:
     "(units that lost far more than all but a few moved, how many moved so little)."
-    if d.units not in OF_TEXT or d.n_units < 3 or d.influence is None: return [], 0
+    if d.units not in OF_TEXT or d.n_units < 3 or d.influence is None:
+        return [], 0
     changes, weights = changes_of_units(d), d.influence()[1]
     sizes, most = np.abs(changes), most_ruined(changes.size)
     order = np.argsort(-sizes, kind="stable")
     ranked = sizes[order]
-    is_far = ranked[:most] > RUINED * np.maximum(margin, ranked[1:most + 1])
-    if not is_far.any(): return [], 0
+    is_far = ranked[:most] > RUINED * np.maximum(margin, ranked[1 : most + 1])
+    if not is_far.any():
+        return [], 0
     n_far = int(np.flatnonzero(is_far)[-1]) + 1
     is_lost = changes > 0 if d.better == "lower" else changes < 0
     has_weight = weights > 0.1 / weights.size  # a tenth of the mean: no scrap of text
@@ -307,7 +362,8 @@ def lost_text(d: Difference, units: list[int]) -> str:
     for u in units:
         name, size = d.name_of(u), sign * scale * changes[u]
         short = name if len(name) <= 40 else f"{name[:37]}..."
-        if d.members: short += f" of {d.members[of_member(d, u)[0]][0]}"
+        if d.members:
+            short += f" of {d.members[of_member(d, u)[0]][0]}"
         digits = ",.0f" if 1e3 <= size < 1e9 else ".3g"
         each.append(f"{noun} {short} {verb} {size:{digits}}")
     return " and ".join(filter(None, (", ".join(each[:-1]), each[-1]))) + unit
@@ -321,7 +377,8 @@ def few_text(d: Difference, margin: float) -> str:
     verb = "decides" if len(units) == 1 else "decide"
     who = counted(len(units), nouns).replace("1 ", "one ", len(units) == 1)
     first = f"{who} alone {verb}" if within else f"a few {nouns} dominate"
-    if d.name_of is None: return first
+    if d.name_of is None:
+        return first
     return f"{first}: {named_losses(d, units)}"
 
 
@@ -335,11 +392,14 @@ def named_losses(d: Difference, units: list[int]) -> str:
 def hidden_text(d: Difference, margin: float) -> str:
     "That units which the mean hides lost far more than the rest moved; '' where none did."
     units, n_calm = hidden_losses(d, margin)
-    if not units or d.name_of is None: return ""
+    if not units or d.name_of is None:
+        return ""
     nouns = noun_of(d.units).partition(" ")[0]
     first = "Look at this" if len(units) == 1 else "Look at these"
-    return (f"{first}: {named_losses(d, units)}; {n_calm:,} of {counted(d.n_units, nouns)} "
-            "moved by less than a tenth of that.")
+    return (
+        f"{first}: {named_losses(d, units)}; {n_calm:,} of {counted(d.n_units, nouns)} "
+        "moved by less than a tenth of that."
+    )
 
 # %% ../../nbs/comparison/02_verdict.ipynb #c003
 def margin_text(margin: float, d: Difference) -> str:
@@ -355,7 +415,8 @@ def margin_text(margin: float, d: Difference) -> str:
 def margin_beside(margin: float, d: Difference) -> str:
     "The margin beside a change: in nats where its name, in per cent, would contradict it."
     rounded = d.scale == "log" and any(
-        abs(x) < margin <= abs(math.expm1(x)) for x in (d.delta, *d.interval))
+        abs(x) < margin <= abs(math.expm1(x)) for x in (d.delta, *d.interval)
+    )
     if not rounded:
         return margin_text(margin, d)
     return f"{margin:.4g} nats, {100 * math.expm1(margin):.3g} %"
@@ -391,15 +452,19 @@ def is_beyond(d: Difference, margin: float) -> bool:
 
 def _no_claim(d, margin):
     "Why nothing is claimed."
-    if not d.judged: return "no claim rests on this metric"
-    if d.unmoved: return "no example changed, which does not bound how many others would"
-    if d.units == "seeds": return "one seed has no spread"
+    if not d.judged:
+        return "no claim rests on this metric"
+    if d.unmoved:
+        return "no example changed, which does not bound how many others would"
+    if d.units == "seeds":
+        return "one seed has no spread"
     noun = noun_of(d.units).partition(" ")[0]
     if d.units_eff < 10:
         few = counted(f"{d.units_eff:.2g}", f"effective {noun}")
         ruined = f"{few_text(d, margin)}; " if is_decided_by_few(d, margin) else ""
         return f"{ruined}only {few}; a claim needs 10, so add {noun}"
-    if is_decided_by_few(d, margin): return few_text(d, margin)
+    if is_decided_by_few(d, margin):
+        return few_text(d, margin)
     if d.fallback is None and d.nu < 4:
         return f"a few {noun} dominate the spread, so no claim is made"
     cure = "add documents" if d.documents > 1 else "compare over its documents"
@@ -417,11 +482,13 @@ def claim_word(
     not_worse: bool = False,  # a loss of the margin or more is ruled out
 ) -> str:
     "The claim as tables and headlines say it."
-    if not d.judged: return "not judged"
-    if claim == "equivalent" and d.metric.positive: return "small enough"
-    if claim == "inconclusive" and not_worse: return "not worse"
+    if not d.judged:
+        return "not judged"
+    if claim == "equivalent" and d.metric.positive:
+        return "small enough"
+    if claim == "inconclusive" and not_worse:
+        return "not worse"
     return claim or "described"
-
 
 # %% ../../nbs/comparison/02_verdict.ipynb #c019h
 def headline(
@@ -439,12 +506,16 @@ def headline(
     size, word = margin_beside(margin, d), claim_word(d, claim, not_worse)
     of = of and f" ({of})"
     said = word.capitalize()
-    if is_identical(d): return f"Identical{of}: {d.title} is the same on every item."
-    if word == "small enough": return f"{said}{of}: {change}, below the margin of {size}."
+    if is_identical(d):
+        return f"Identical{of}: {d.title} is the same on every item."
+    if word == "small enough":
+        return f"{said}{of}: {change}, below the margin of {size}."
     if word == "not worse":
         return f"{said}{of}: {change}; a loss of {size} or more is ruled out."
-    if claim == "equivalent": return f"{said} within {size}{of}: {change}."
-    if claim in WITHIN: return f"{WITHIN[claim].capitalize()} within {size}{of}: {change}."
+    if claim == "equivalent":
+        return f"{said} within {size}{of}: {change}."
+    if claim in WITHIN:
+        return f"{WITHIN[claim].capitalize()} within {size}{of}: {change}."
     if claim != "inconclusive":
         far = f", beyond the margin of {size}" if beyond and margin > 0 else ""
         if claim == "regressed" and margin > 0 and not far:
@@ -452,13 +523,18 @@ def headline(
         if d.metric.by_test:
             far = ", by its test of no change"
         return f"{said}{of}: {change}{far}."
-    if is_decided_by_few(d, margin): change += f", beyond the margin of {size}"
-    if not d.enough: return f"Inconclusive{of}: {change}; {_no_claim(d, margin)}."
+    if is_decided_by_few(d, margin):
+        change += f", beyond the margin of {size}"
+    if not d.enough:
+        return f"Inconclusive{of}: {change}; {_no_claim(d, margin)}."
     if is_decided_by_few(d, margin):
         return f"Inconclusive{of}: {change}; {few_text(d, margin)}."
     units, noun = units_for_power(d, margin), noun_of(d.units).partition(" ")[0]
-    what = f"show that it is within {size}" if abs(d.delta) < margin else \
-        "show a change of this size"
+    what = (
+        f"show that it is within {size}"
+        if abs(d.delta) < margin
+        else "show a change of this size"
+    )
     more = f"; about {units:,} {noun} would {what} with 80 % power" if units else ""
     return f"Inconclusive{of}: {change}{more}."
 
@@ -471,38 +547,60 @@ def rationale(
     p_alone: float | None = None,  # adjusted p of what it suggests
 ) -> str:
     "The numbers and the reason of a claim in one sentence."
-    p = "no p-value" if d.p_value is None else f"p = {d.p_value:.2g}" if d.p_value >= 1e-4 \
+    p = (
+        "no p-value"
+        if d.p_value is None
+        else f"p = {d.p_value:.2g}"
+        if d.p_value >= 1e-4
         else "p < 0.0001"
+    )
     items = counted(d.n_units, noun_of(d.units))
-    if d.documents > 1: items += f" of these {d.documents} documents"
+    if d.documents > 1:
+        items += f" of these {d.documents} documents"
     moved = f"went from {d.baseline:.5g} to" if d.baseline is not None else "is"
-    first = (f"{d.title} {moved} {d.candidate:.5g}, "
-             f"{change_text(d.delta, d)} ({interval_text(d)}, {p}, {items})")
+    first = (
+        f"{d.title} {moved} {d.candidate:.5g}, "
+        f"{change_text(d.delta, d)} ({interval_text(d)}, {p}, {items})"
+    )
     size = margin_beside(margin, d)
-    why = {"equivalent": f"the whole interval lies within the margin of {size}",
-           "inconclusive": f"the interval neither excludes 0 nor lies within {size}"
-           if margin > 0 else "the interval contains 0"}.get(claim, "the interval excludes 0")
+    why = {
+        "equivalent": f"the whole interval lies within the margin of {size}",
+        "inconclusive": f"the interval neither excludes 0 nor lies within {size}"
+        if margin > 0
+        else "the interval contains 0",
+    }.get(claim, "the interval excludes 0")
     if d.metric.positive and claim == "inconclusive":
         why = f"the interval contains the margin of {size}"
     if claim == "inconclusive" and d.enough and is_decided_by_few(d, margin):
         why += f", and {few_text(d, margin)}"
     if d.metric.by_test:
-        why = "its test of no change shows none" if claim == "inconclusive" else \
-            "its test of no change shows one"
-    if is_identical(d): why = "it is the same on every item"
-    elif not d.enough: why = _no_claim(d, margin)
-    elif d.interval.is_point: why = "all changed by the same amount, so no spread was seen"
-    elif alone: why = (f"the interval alone would say {alone}, but adjusted for all rows "
-                       f"judged together p = {p_alone:.2g}")
+        why = (
+            "its test of no change shows none"
+            if claim == "inconclusive"
+            else "its test of no change shows one"
+        )
+    if is_identical(d):
+        why = "it is the same on every item"
+    elif not d.enough:
+        why = _no_claim(d, margin)
+    elif d.interval.is_point:
+        why = "all changed by the same amount, so no spread was seen"
+    elif alone:
+        why = (
+            f"the interval alone would say {alone}, but adjusted for all rows "
+            f"judged together p = {p_alone:.2g}"
+        )
     elif claim in ("improved", "regressed") and margin > 0:
-        why += (" and lies beyond" if is_beyond(d, margin) else "; it reaches into") + \
-            f" the margin of {size}"
+        why += (
+            " and lies beyond" if is_beyond(d, margin) else "; it reaches into"
+        ) + f" the margin of {size}"
     return f"{first[0].upper()}{first[1:]}: {why}."
 
 # %% ../../nbs/comparison/02_verdict.ipynb #c037
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Verdict(Shown):
     "A decision, the numbers it rests on, and one sentence."
+
     hypothesis_id: int = 0  # of the caller
     metric: str  # its name
     direction: str  # "higher_is_better" or "lower_is_better"
@@ -528,10 +626,12 @@ class Verdict(Shown):
     @property
     def word(self) -> str:
         "The claim as tables and headlines say it."
-        if self.claim != "inconclusive": return self.claim or self.verdict
+        if self.claim != "inconclusive":
+            return self.claim or self.verdict
         alpha, p = self.significance_threshold, self.adjusted_p_value
         p = self.p_value if p is None else p
-        if p is not None and p <= alpha and self.improvement > 0: return "better below margin"
+        if p is not None and p <= alpha and self.improvement > 0:
+            return "better below margin"
         return "not worse" if self.not_worse else "inconclusive"
 
     def summary(self) -> str:
@@ -544,11 +644,16 @@ class Verdict(Shown):
         rises = self.improvement if self.direction[:1] == "h" else -self.improvement
         change = math.expm1(min(rises, 700)) if self.scale == "log" else rises
         word = self.word
-        if word == "equivalent": word += f" within {100 * self.improvement_threshold:.3g} %"
+        if word == "equivalent":
+            word += f" within {100 * self.improvement_threshold:.3g} %"
         return f"{word}: {self.metric} {100 * change:+.3g} %"
 
     def to_dict(self) -> dict:
         "Plain fields, nothing rounded; optional ones only where they say something."
-        late = ("adjusted_p_value", "multiplicity", "candidate_geometric_mean",
-                "baseline_geometric_mean")
+        late = (
+            "adjusted_p_value",
+            "multiplicity",
+            "candidate_geometric_mean",
+            "baseline_geometric_mean",
+        )
         return {k: v for k, v in asdict(self).items() if v is not None or k not in late}

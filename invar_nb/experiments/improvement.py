@@ -28,20 +28,33 @@ from ..comparison.rows import Key, Level, Row, pass_on, tested_better
 from ..comparison.rules import OF_RUNS, Rules, check_read
 from ..comparison.study import BASELINE, Study, check_baseline
 from ..comparison.units import FEWEST
-from ..comparison.verdict import (BlindSpot, Verdict, blind_spot, margin_text,
-                                         span_text)
-from .runs import (ExperimentResult, RunPairs, as_runs, find_failure,
-                                       find_failures, pair_runs, spelled)
+from ..comparison.verdict import BlindSpot, Verdict, blind_spot, margin_text, span_text
+from invar_nb.experiments.runs import (
+    ExperimentResult,
+    RunPairs,
+    as_runs,
+    find_failure,
+    find_failures,
+    pair_runs,
+    spelled,
+)
 from ..files.plain_table import usual_direction
-from ..foundations.interval import (Fallback, Interval, Shown, aligned,
-                                             confidence_text)
-from ..foundations.refuse import (PairingError, UsageError, as_choice, as_count,
-                                         as_fraction, is_number, of_part, refuse)
+from ..foundations.interval import Fallback, Interval, Shown, aligned, confidence_text
+from invar_nb.foundations.refuse import (
+    PairingError,
+    UsageError,
+    as_choice,
+    as_count,
+    as_fraction,
+    is_number,
+    of_part,
+    refuse,
+)
 from ..metrics.metric import Metric
 from ..statistics.jackknife import Jackknife
 from ..statistics.multiplicity import PROCEDURES, adjust
-from ..statistics.planning import n_for_power
 from ..statistics.paired_test import paired_t_test, sign_flip_test
+from ..statistics.planning import n_for_power
 
 # %% ../../nbs/experiments/01_improvement.ipynb #c016
 HIGHER, LOWER = "higher_is_better", "lower_is_better"
@@ -52,6 +65,7 @@ LINEAR, LOG = "linear", "log"
 @dataclass(frozen=True)
 class MetricSpec:
     "A metric, which direction is better, its scale, and the two thresholds."
+
     name: str  # a key of the metrics of a run
     direction: str = HIGHER  # or LOWER is better; "higher" and "lower" say the same
     scale: str = LINEAR  # LOG needs positive values
@@ -69,8 +83,12 @@ class MetricSpec:
         as_choice(self.scale, (LINEAR, LOG), where=where, name="scale")
         as_fraction(self.significance_threshold, where=where, name="significance_threshold")
         if isinstance(m, bool) or not isinstance(m, (int, float)) or not 0 <= m < math.inf:
-            refuse(where, "improvement_threshold must be finite and at least 0", repr(m),
-                   "Pass 0.02 for 2 %")
+            refuse(
+                where,
+                "improvement_threshold must be finite and at least 0",
+                repr(m),
+                "Pass 0.02 for 2 %",
+            )
 
     @property
     def better(self) -> str:
@@ -79,9 +97,15 @@ class MetricSpec:
 
     def as_metric(self) -> Metric:
         "The same as a metric of a study, whose change is a share of the baseline's mean."
-        return Metric(name=self.name, unit="relative", better=self.better, scale=self.scale,
-                      kind="runs", margin=self.improvement_threshold,
-                      totals=lambda arm: (arm.values, np.ones(len(arm))))
+        return Metric(
+            name=self.name,
+            unit="relative",
+            better=self.better,
+            scale=self.scale,
+            kind="runs",
+            margin=self.improvement_threshold,
+            totals=lambda arm: (arm.values, np.ones(len(arm))),
+        )
 
 # %% ../../nbs/experiments/01_improvement.ipynb #c019
 def written_mean(values: tuple) -> Fraction:
@@ -104,12 +128,14 @@ def fieller_interval(
     "Ends of (C - B)/|B| (@eq-improvement-fieller); None where the baseline's mean may be 0."
     y, x = np.asarray(baseline, float), np.asarray(candidate, float)
     n, unit = len(y), abs(y.mean())
-    if n < 2 or unit == 0: return None
+    if n < 2 or unit == 0:
+        return None
     b, d = y / unit, (x - y) / unit
     B, D, q = b.mean(), d.mean(), float(stdtrit(n - 1, (1 + level) / 2))
     (vbb, vbd), (_, vdd) = np.cov(b, d) / n
     under = B * B - q * q * vbb
-    if not under > 0: return None
+    if not under > 0:
+        return None
     spread = np.var(B * d - D * b, ddof=1) / n - q * q * (vbb * vdd - vbd**2)
     centre, half = D * B - q * q * vbd, q * math.sqrt(max(0.0, spread))
     low, high = sorted(float(B * (centre + s * half) / under) for s in (-1, 1))
@@ -118,7 +144,8 @@ def fieller_interval(
 # %% ../../nbs/experiments/01_improvement.ipynb #c025
 def compared_columns(spec: MetricSpec, baseline: Sequence, candidate: Sequence) -> tuple:
     "Both columns as the test takes them: numbers, or 1 + the logarithm over the least."
-    if spec.scale != LOG: return baseline, candidate
+    if spec.scale != LOG:
+        return baseline, candidate
     least = min(*baseline, *candidate)
     return tuple([1 + math.log(x / least) for x in arm] for arm in (baseline, candidate))
 
@@ -126,7 +153,7 @@ def compared_columns(spec: MetricSpec, baseline: Sequence, candidate: Sequence) 
 def runs_difference(
     spec: MetricSpec,
     *,
-    baseline: Sequence[float],   # b_s, shape (n,)
+    baseline: Sequence[float],  # b_s, shape (n,)
     candidate: Sequence[float],  # c_s, the same seeds
     level: float = 0.95,
 ) -> Difference:
@@ -142,6 +169,7 @@ def runs_difference(
         if n > 1:
             rest = np.subtract(x, y) - change * np.sign(unit) * np.array(y)
             spread = float(np.std(rest, ddof=1) / abs(unit))
+
     def at(level):
         ends = None if t.degenerate else fieller_interval(y, x, level=level)
         if log and not t.degenerate:
@@ -149,35 +177,62 @@ def runs_difference(
             ends = i.low, i.high
         if ends is not None:
             return Interval(low=ends[0], high=ends[1], level=level, method="paired t")
-        reason = {"single_pair": "One seed has no spread.",
-                  "all_equal": "All seeds changed by the same amount."}.get(
-            t.degenerate, "The baseline's mean may be 0, so a relative change has no bounds.")
-        return Interval(low=change, high=change, level=level, method="paired t",
-                        engine="point", fallback=Fallback(code=t.degenerate or "unbounded",
-                                                          reason=reason))
-    fit = Jackknife(estimate=change, skewness=0.0, dof=n - 1.0, nu=n - 1.0, n_units=n,
-                    units_eff=float(n), standard_error=(spread or 0.0) / n**0.5)
-    return Difference(metric=spec.as_metric(), fit=fit, baseline=float(means[0]),
-                      candidate=float(means[1]), units="seeds", n=n, n_eff=float(n),
-                      interval=at(level), at=at, p_value=t.p_value)
+        reason = {
+            "single_pair": "One seed has no spread.",
+            "all_equal": "All seeds changed by the same amount.",
+        }.get(
+            t.degenerate, "The baseline's mean may be 0, so a relative change has no bounds."
+        )
+        return Interval(
+            low=change,
+            high=change,
+            level=level,
+            method="paired t",
+            engine="point",
+            fallback=Fallback(code=t.degenerate or "unbounded", reason=reason),
+        )
+
+    fit = Jackknife(
+        estimate=change,
+        skewness=0.0,
+        dof=n - 1.0,
+        nu=n - 1.0,
+        n_units=n,
+        units_eff=float(n),
+        standard_error=(spread or 0.0) / n**0.5,
+    )
+    return Difference(
+        metric=spec.as_metric(),
+        fit=fit,
+        baseline=float(means[0]),
+        candidate=float(means[1]),
+        units="seeds",
+        n=n,
+        n_eff=float(n),
+        interval=at(level),
+        at=at,
+        p_value=t.p_value,
+    )
 
 # %% ../../nbs/experiments/01_improvement.ipynb #c030
 def decide(
-    d: Difference,           # its interval at level 1 - alpha
-    p_value: float | None,   # adjusted in a family; None where nothing could be tested
+    d: Difference,  # its interval at level 1 - alpha
+    p_value: float | None,  # adjusted in a family; None where nothing could be tested
     spec: MetricSpec,
 ) -> str:
     "improved, regressed, equivalent or inconclusive; equality passes both thresholds."
     g, m = d.improvement, spec.improvement_threshold
     significant = p_value is not None and p_value <= spec.significance_threshold
-    if significant and abs(g) >= m and g != 0: return "improved" if g > 0 else "regressed"
+    if significant and abs(g) >= m and g != 0:
+        return "improved" if g > 0 else "regressed"
     bounded = m > 0 and d.fallback is None and d.n >= FEWEST
     return "equivalent" if bounded and d.interval.inside(-m, m) else "inconclusive"
 
 
 def not_worse(d: Difference, threshold: float) -> bool:
     "Whether a loss of the threshold is ruled out: by the interval, of few seeds by the test."
-    if d.fallback is not None and d.fallback.code != "all_equal": return False
+    if d.fallback is not None and d.fallback.code != "all_equal":
+        return False
     return d.worse.high < threshold if d.n >= FEWEST else tested_better(d)
 
 # %% ../../nbs/experiments/01_improvement.ipynb #c034
@@ -185,13 +240,16 @@ def seeds_for_power(d: Difference, *, threshold: float, level: float) -> int | N
     "Seeds for 80 % power at this difference; None where more seeds would not settle it."
     g, sd = abs(d.delta), d.standard_error * math.sqrt(d.n)
     if d.fallback is not None and d.fallback.code == "all_equal":
-        if d.p_value == 1 or g < threshold: return None
+        if d.p_value == 1 or g < threshold:
+            return None
         return math.ceil(1 - math.log2(1 - level))  # n equal signs have p = 2^(1 - n)
-    if not sd or g == threshold == 0: return None
+    if not sd or g == threshold == 0:
+        return None
 
     def enough(n):
         inside = math.erf(stdtrit(n - 1, (1 + level) / 2) / math.sqrt(2))  # normal level
         return inside < 1 and n_for_power(sd, g, threshold, level=inside) <= n
+
     least = n_for_power(sd, g, threshold, level=level)
     return next(n for n in count(least) if enough(n)) if least < 10_000 else None
 
@@ -209,7 +267,8 @@ def _sentences(c, claim: str, p: float | None, seeds: int | None) -> tuple[str, 
     if c.p_value is not None:
         shown = f"p = {c.p_value:.2g}" if c.p_value >= 1e-4 else "p < 0.0001"
         test = f"{'sign' if equal else 'paired t'} test, {shown}"
-        if c.multiplicity: test += f", {p:.2g} by {c.multiplicity} over {c.family} tests"
+        if c.multiplicity:
+            test += f", {p:.2g} by {c.multiplicity} over {c.family} tests"
         y, x = compared_columns(spec, pairs.baseline, pairs.candidate)
         changes = np.subtract(x, y)
         far = abs(changes - np.median(changes))
@@ -218,9 +277,12 @@ def _sentences(c, claim: str, p: float | None, seeds: int | None) -> tuple[str, 
             test += f"; exact sign-flip p = {signs.p_value:.3g}"
     if claim in ("improved", "regressed"):
         why = f", above the {margin} threshold and significant ({test})"
-    elif claim == "equivalent": why = f"; {test}"
-    elif d.n < 2: why = "; one seed has no spread to judge by; run more seeds"
-    elif equal and c.p_value == 1: why = "; the arms are equal on every seed"
+    elif claim == "equivalent":
+        why = f"; {test}"
+    elif d.n < 2:
+        why = "; one seed has no spread to judge by; run more seeds"
+    elif equal and c.p_value == 1:
+        why = "; the arms are equal on every seed"
     elif p > spec.significance_threshold:
         why = f"; not significant at {spec.significance_threshold:g} ({test})"
     else:
@@ -229,9 +291,10 @@ def _sentences(c, claim: str, p: float | None, seeds: int | None) -> tuple[str, 
         why = f"; significant ({test}), but below the {margin} threshold"
     within = abs(d.improvement) < spec.improvement_threshold
     wanted = "equivalence" if within else "a change beyond the threshold"
-    if seeds: why += (f"; about {seeds:,} seeds would show {wanted} (80 % power at this "
-                      "difference)")
-    if d.n < FEWEST: why += f"; with fewer than {FEWEST} seeds no claim rests on the interval"
+    if seeds:
+        why += f"; about {seeds:,} seeds would show {wanted} (80 % power at this difference)"
+    if d.n < FEWEST:
+        why += f"; with fewer than {FEWEST} seeds no claim rests on the interval"
     if pairs.left_out:
         why += f"; seeds in one arm only, left out: {', '.join(map(str, pairs.left_out))}"
     if pairs.dropped:
@@ -239,7 +302,8 @@ def _sentences(c, claim: str, p: float | None, seeds: int | None) -> tuple[str, 
     title = claim.title()
     if claim == "inconclusive":
         m = spec.improvement_threshold
-        if not_worse(d, m): title = "Not worse"
+        if not_worse(d, m):
+            title = "Not worse"
         if d.fallback is None and d.n < FEWEST and m > 0 and d.interval.inside(-m, m):
             small += f"; equivalence needs {FEWEST} seeds"
     if claim == "equivalent":
@@ -248,8 +312,10 @@ def _sentences(c, claim: str, p: float | None, seeds: int | None) -> tuple[str, 
         if p <= spec.significance_threshold and d.n >= FEWEST and not equal:
             title = f"{better}, but {title[0].lower()}{title[1:]}"
     title += f": {spec.name} {percent(d.delta)}{small}"
-    means = (f"{d.baseline:.5g} to {d.candidate:.5g}, {'geometric ' * log}means over "
-             f"{d.n} seed{'s' if d.n > 1 else ''}")
+    means = (
+        f"{d.baseline:.5g} to {d.candidate:.5g}, {'geometric ' * log}means over "
+        f"{d.n} seed{'s' if d.n > 1 else ''}"
+    )
     return f"{title} ({span}).", f"{title} ({means}, {span}){why}.", why.lstrip(",; ")
 
 # %% ../../nbs/experiments/01_improvement.ipynb #shownruns1
@@ -265,73 +331,108 @@ class ShownRuns(Shown):
     def blind_spot(self) -> BlindSpot | None:
         "What another seed could lose, where no loss of the threshold is claimed."
         bounded = self.verdict.claim == "equivalent" or self.verdict.word == "not worse"
-        if not bounded or self.difference.fallback: return None
+        if not bounded or self.difference.fallback:
+            return None
         return blind_spot(self.difference, self.spec.improvement_threshold)
 
-    def _line(self): return self.verdict._line()
+    def _line(self):
+        return self.verdict._line()
 
-    def _records(self): return self.verdict._records()
+    def _records(self):
+        return self.verdict._records()
 
     def _sentences(self):
         d, v, spec = self.difference, self.verdict, self.spec
-        if d is None: return [v.headline]
+        if d is None:
+            return [v.headline]
         p = v.p_value if v.adjusted_p_value is None else v.adjusted_p_value
         why = _sentences(self, v.claim, p, v.n_for_power)[2]
         said = f"{d.n} seed{'s' * (d.n > 1)}: {why}."
         if v.claim == "inconclusive" and not d.fallback and not d.interval.contains(0):
-            said += (" 0 lies outside the interval, and a claim also takes a change of at "
-                     f"least {100 * spec.improvement_threshold:.3g} %.")
+            said += (
+                " 0 lies outside the interval, and a claim also takes a change of at "
+                f"least {100 * spec.improvement_threshold:.3g} %."
+            )
         return [v.headline, said, *([self.blind_spot.sentence] if self.blind_spot else [])]
 
     def _table(self):
         d, v = self.difference, self.verdict
         level = f" ({confidence_text(self.level, 4)} % CI)"
-        if d is None: return []
+        if d is None:
+            return []
         span = f" ({span_text(*d.interval, d)})" if d.fallback is None else ""
-        return [["", "before", "after", f"change{level * bool(span)}", "claim"],
-                [d.title, f"{d.baseline:.4g}", f"{d.candidate:.4g}",
-                 change_text(d.delta, d) + span, v.word]]
+        return [
+            ["", "before", "after", f"change{level * bool(span)}", "claim"],
+            [
+                d.title,
+                f"{d.baseline:.4g}",
+                f"{d.candidate:.4g}",
+                change_text(d.delta, d) + span,
+                v.word,
+            ],
+        ]
 
     def _forest(self):
         margin = self.spec.improvement_threshold
         return self.difference and difference_forest(
-            self.difference, claim=self.verdict.claim, margin=margin)
+            self.difference, claim=self.verdict.claim, margin=margin
+        )
 
 # %% ../../nbs/experiments/01_improvement.ipynb #c038
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RunsComparison(ShownRuns):
     "Two arms compared on one metric, seed by seed."
+
     spec: MetricSpec
     pairs: RunPairs
     hypothesis_id: int = 0
     adjusted_p_value: float | None = None  # as one of a family
-    multiplicity: str | None = None        # one of PROCEDURES
-    family: int = 1                        # tests in it
+    multiplicity: str | None = None  # one of PROCEDURES
+    family: int = 1  # tests in it
 
     # of the interval: 1 - alpha, stricter in a family
-    level = property(lambda self: round(
-        1 - self.spec.significance_threshold / self.family, 12))
+    level = property(
+        lambda self: round(1 - self.spec.significance_threshold / self.family, 12)
+    )
     # of the paired t test, unadjusted; None where nothing was tested
     p_value = property(lambda self: self.difference and self.difference.p_value)
 
     @cached_property
     def difference(self) -> Difference | None:
         "The change over seeds; None where a run failed."
-        return None if self.pairs.failure else runs_difference(
-            self.spec, baseline=self.pairs.baseline, candidate=self.pairs.candidate,
-            level=self.level)
+        return (
+            None
+            if self.pairs.failure
+            else runs_difference(
+                self.spec,
+                baseline=self.pairs.baseline,
+                candidate=self.pairs.candidate,
+                level=self.level,
+            )
+        )
 
     @cached_property
     def verdict(self) -> Verdict:
         "The source's twelve fields, then what is added."
         spec, d, m = self.spec, self.difference, self.spec.improvement_threshold
-        fields = {"hypothesis_id": self.hypothesis_id, **asdict(spec), "metric": spec.name,
-                  "p_value": self.p_value}
+        fields = {
+            "hypothesis_id": self.hypothesis_id,
+            **asdict(spec),
+            "metric": spec.name,
+            "p_value": self.p_value,
+        }
         del fields["name"]
         if d is None:  # the source's zeros: a failed verdict carries no numbers
             line = f"Failed: {self.pairs.failure}; {spec.name} was not compared."
-            return Verdict(**fields, candidate_mean=0.0, baseline_mean=0.0, improvement=0.0,
-                           verdict="failed", rationale=line, headline=line)
+            return Verdict(
+                **fields,
+                candidate_mean=0.0,
+                baseline_mean=0.0,
+                improvement=0.0,
+                verdict="failed",
+                rationale=line,
+                headline=line,
+            )
         p = self.p_value if self.adjusted_p_value is None else self.adjusted_p_value
         claim, seeds = decide(d, p, spec), None
         if claim == "inconclusive":
@@ -340,22 +441,38 @@ class RunsComparison(ShownRuns):
             seeds = seeds and max(seeds, d.n + 1, few)
         for arm in ("candidate", "baseline"):
             fields[f"{arm}_mean"] = float(written_mean(getattr(self.pairs, arm)))
-            if spec.scale == LOG: fields[f"{arm}_geometric_mean"] = getattr(d, arm)
+            if spec.scale == LOG:
+                fields[f"{arm}_geometric_mean"] = getattr(d, arm)
         headline, rationale, _ = _sentences(self, claim, p, seeds)
         changed = claim in ("improved", "regressed")
         bounded = d.fallback is None or d.fallback.code == "all_equal"
         family = f"{self.multiplicity} over {self.family} tests"
         return Verdict(
-            **fields, improvement=d.improvement, verdict=claim if changed else "noise",
-            claim=claim, n_for_power=seeds, headline=headline, rationale=rationale,
+            **fields,
+            improvement=d.improvement,
+            verdict=claim if changed else "noise",
+            claim=claim,
+            n_for_power=seeds,
+            headline=headline,
+            rationale=rationale,
             beyond_margin=changed and bounded and (d.worse.low > m or d.worse.high < -m),
             not_worse=not_worse(d, m),
             adjusted_p_value=self.adjusted_p_value,
-            multiplicity=family if self.multiplicity else None)
+            multiplicity=family if self.multiplicity else None,
+        )
 
 # %% ../../nbs/experiments/01_improvement.ipynb #c047
 _SHARES = LOWER_SHARES - {"error", "errors", "err"} | {
-    "acc", "accuracy", "precision", "recall", "auc", "auroc", "em", "exact", "f"}
+    "acc",
+    "accuracy",
+    "precision",
+    "recall",
+    "auc",
+    "auroc",
+    "em",
+    "exact",
+    "f",
+}
 #   words in the names of metrics that are shares
 
 
@@ -363,12 +480,18 @@ def _match_units(name, baseline, candidate):
     "Refuse a share in the runs of one arm that is a percentage in those of the other."
     a, b = np.array(baseline, float), np.array(candidate, float)
     words = {*re.findall("[a-z]+", re.sub(r"f\d", "f", name.lower()))}
-    if not words & _SHARES or not in_shares(a, b, rising=True): return
+    if not words & _SHARES or not in_shares(a, b, rising=True):
+        return
     spans = [f"{values.min():g} to {values.max():g}" for values in (a, b)]
     factor = 100 if unit_factor(a, b) <= 316 else 1000
-    refuse("compare_runs", "both arms must be in one unit", f"{name!r} from {spans[0]} in the "
-           f"baseline and from {spans[1]} in the candidate", f"Divide one by {factor}, or "
-           "write both alike", error=PairingError, code="unit")
+    refuse(
+        "compare_runs",
+        "both arms must be in one unit",
+        f"{name!r} from {spans[0]} in the baseline and from {spans[1]} in the candidate",
+        f"Divide one by {factor}, or write both alike",
+        error=PairingError,
+        code="unit",
+    )
 
 
 def compare_runs(
@@ -376,44 +499,64 @@ def compare_runs(
     *,
     baseline_runs: Iterable,  # one ExperimentResult (or row of a runs file) a seed
     candidate_runs: Iterable,  # the same seeds
-    hypothesis_id: int = 0,    # kept in the verdict
+    hypothesis_id: int = 0,  # kept in the verdict
     **seeds: bool,  # intersect, drop_failed: what `pair_runs` leaves out, and lists
 ) -> RunsComparison:
     "Compare two arms seed by seed; unequal seeds raise a PairingError."
     where = "compare_runs"
     if not isinstance(spec, MetricSpec):
-        refuse(where, "spec must be a MetricSpec", type(spec).__name__,
-               'Pass MetricSpec("perplexity", direction=LOWER, scale=LOG)')
+        refuse(
+            where,
+            "spec must be a MetricSpec",
+            type(spec).__name__,
+            'Pass MetricSpec("perplexity", direction=LOWER, scale=LOG)',
+        )
     number = as_count(hypothesis_id, where=where, name="hypothesis_id", minimum=0)
-    pairs = pair_runs(spec.name, baseline_runs=baseline_runs, candidate_runs=candidate_runs,
-                      **seeds)
+    pairs = pair_runs(
+        spec.name, baseline_runs=baseline_runs, candidate_runs=candidate_runs, **seeds
+    )
     for arm in ("baseline", "candidate"):
         for seed, x in zip(pairs.seeds, getattr(pairs, arm), strict=True):
             at = f"{x!r} in the {arm} run of seed {seed}"
             if abs(x) > 1e150:  # its square must fit float64
-                refuse(where, f"{spec.name} must be at most 1e+150 in size", at,
-                       "Change the unit")
+                refuse(
+                    where, f"{spec.name} must be at most 1e+150 in size", at, "Change the unit"
+                )
             if spec.scale == LOG and x <= 0:
-                refuse(where, f"{spec.name} must be positive on the log scale", at,
-                       "Use the linear scale")
-    if pairs.seeds: _match_units(spec.name, pairs.baseline, pairs.candidate)
+                refuse(
+                    where,
+                    f"{spec.name} must be positive on the log scale",
+                    at,
+                    "Use the linear scale",
+                )
+    if pairs.seeds:
+        _match_units(spec.name, pairs.baseline, pairs.candidate)
     if spec.scale == LINEAR and pairs.seeds and written_mean(pairs.baseline) == 0:
-        refuse(where, f"the baseline's mean of {spec.name} must not be 0", "0",
-               "A relative change has no meaning here; choose another metric")
+        refuse(
+            where,
+            f"the baseline's mean of {spec.name} must not be 0",
+            "0",
+            "A relative change has no meaning here; choose another metric",
+        )
     return RunsComparison(spec=spec, hypothesis_id=number, pairs=pairs)
 
 
 def judge_runs(
     spec: MetricSpec,
     *,
-    baseline_runs: Iterable,   # one ExperimentResult (or row of a runs file) a seed
+    baseline_runs: Iterable,  # one ExperimentResult (or row of a runs file) a seed
     candidate_runs: Iterable,  # the same seeds
-    hypothesis_id: int = 0,    # kept in the verdict
-    **seeds: bool,             # intersect, drop_failed: as of `compare_runs`
+    hypothesis_id: int = 0,  # kept in the verdict
+    **seeds: bool,  # intersect, drop_failed: as of `compare_runs`
 ) -> Verdict:
     "The verdict of `compare_runs` alone."
-    return compare_runs(spec, baseline_runs=baseline_runs, candidate_runs=candidate_runs,
-                        hypothesis_id=hypothesis_id, **seeds).verdict
+    return compare_runs(
+        spec,
+        baseline_runs=baseline_runs,
+        candidate_runs=candidate_runs,
+        hypothesis_id=hypothesis_id,
+        **seeds,
+    ).verdict
 
 # %% ../../nbs/experiments/01_improvement.ipynb #c050
 def judge_many(
@@ -426,36 +569,52 @@ def judge_many(
     as_choice(multiplicity, PROCEDURES, where="judge_many", name="multiplicity")
     for c in comparisons:
         if (key := (c.hypothesis_id, c.spec.name)) in seen:
-            refuse("judge_many", "a family must test each metric of each hypothesis once",
-                   f"{key[1]!r} of hypothesis {key[0]} twice", "Number the hypotheses")
+            refuse(
+                "judge_many",
+                "a family must test each metric of each hypothesis once",
+                f"{key[1]!r} of hypothesis {key[0]} twice",
+                "Number the hypotheses",
+            )
         seen.add(key)
     tested = [c for c in comparisons if c.p_value is not None]
     adjusted = iter(adjust([c.p_value for c in tested], multiplicity).tolist())
-    return tuple(c if c.p_value is None else
-                 replace(c, adjusted_p_value=next(adjusted), multiplicity=multiplicity,
-                         family=len(tested)) for c in comparisons)
+    return tuple(
+        c
+        if c.p_value is None
+        else replace(
+            c, adjusted_p_value=next(adjusted), multiplicity=multiplicity, family=len(tested)
+        )
+        for c in comparisons
+    )
 
 # %% ../../nbs/experiments/01_improvement.ipynb #c054
 @dataclass(frozen=True, kw_only=True)
 class Evaluator:
     "The source's evaluator: pure, same inputs, same verdict."
+
     intersect: bool = False  # True: seeds that one arm lacks are left out, and listed
 
     def evaluate(
         self,
-        hypothesis_id: int,    # kept in the verdict
+        hypothesis_id: int,  # kept in the verdict
         metric_spec: MetricSpec,
         candidates: Iterable,  # runs, as of `judge_runs`
-        baselines: Iterable,   # the same seeds
+        baselines: Iterable,  # the same seeds
     ) -> Verdict:
         "The verdict on one hypothesis; the order of the arguments is the source's."
-        return judge_runs(metric_spec, baseline_runs=baselines, candidate_runs=candidates,
-                          hypothesis_id=hypothesis_id, intersect=self.intersect)
+        return judge_runs(
+            metric_spec,
+            baseline_runs=baselines,
+            candidate_runs=candidates,
+            hypothesis_id=hypothesis_id,
+            intersect=self.intersect,
+        )
 
 # %% ../../nbs/experiments/01_improvement.ipynb #s02
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RunsArm:
     "All runs of one arm, as a report keeps them."
+
     runs: tuple[ExperimentResult, ...]  # or rows of a runs file
     model: str = ""  # a name for reports
     provenance: Mapping = field(default_factory=lambda: MappingProxyType({}))  # plain JSON
@@ -464,9 +623,11 @@ class RunsArm:
     data_id = ""
     clusters = labels = None
 
-    def __post_init__(self): vars(self).update(runs=as_runs(self.runs, "runs"))
+    def __post_init__(self):
+        vars(self).update(runs=as_runs(self.runs, "runs"))
 
-    def __len__(self) -> int: return len(self.runs)
+    def __len__(self) -> int:
+        return len(self.runs)
 
     @staticmethod
     def judge(arms, rules):
@@ -478,45 +639,74 @@ def specs_of(rules: Rules) -> list[MetricSpec]:
     "A MetricSpec for each metric of the rules; raises UsageError."
     names = rules.metrics or tuple(rules.better)
     if not names:
-        refuse("study", "runs need a metric", "none", 'Name a column, as metrics=["loss"]',
-               error=UsageError)
+        refuse(
+            "study",
+            "runs need a metric",
+            "none",
+            'Name a column, as metrics=["loss"]',
+            error=UsageError,
+        )
     check_read(rules, OF_RUNS, "runs")
     for rule in ("better", "scale", "margin"):
         asked = getattr(rules, rule)
         for name in asked if isinstance(asked, Mapping) else ():
             as_choice(name, names, where="study", name=rule, error=UsageError)
-    margin = rules.margin if isinstance(rules.margin, Mapping) else \
-        dict.fromkeys(names, 0.02 if rules.margin is None else rules.margin)
+    margin = (
+        rules.margin
+        if isinstance(rules.margin, Mapping)
+        else dict.fromkeys(names, 0.02 if rules.margin is None else rules.margin)
+    )
     better = {name: usual_direction(name) for name in names} | dict(rules.better)
     if unsaid := [name for name, word in better.items() if word is None]:
-        refuse("study", f"it must be known whether higher {unsaid[0]} is better",
-               "nothing said", f"Say better={{{unsaid[0]!r}: 'lower'}} or 'higher'",
-               error=UsageError)
-    return [MetricSpec(
-        name, direction=DIRECTIONS[better[name]],
-        scale=rules.scale.get(name, LINEAR),
-        improvement_threshold=margin.get(name, 0.02),
-        significance_threshold=round(1 - rules.level, 12)) for name in names]
+        refuse(
+            "study",
+            f"it must be known whether higher {unsaid[0]} is better",
+            "nothing said",
+            f"Say better={{{unsaid[0]!r}: 'lower'}} or 'higher'",
+            error=UsageError,
+        )
+    return [
+        MetricSpec(
+            name,
+            direction=DIRECTIONS[better[name]],
+            scale=rules.scale.get(name, LINEAR),
+            improvement_threshold=margin.get(name, 0.02),
+            significance_threshold=round(1 - rules.level, 12),
+        )
+        for name in names
+    ]
 
 # %% ../../nbs/experiments/01_improvement.ipynb #s05
 def judge_candidates(
     done: Mapping[str, Sequence[RunsComparison]],  # candidate -> one for each metric
-    multiplicity: str = "holm",                    # over the metrics of a candidate
+    multiplicity: str = "holm",  # over the metrics of a candidate
 ) -> dict[str, Sequence[RunsComparison]]:
     "The same, adjusted over metrics, then over candidates (@eq-seeds-candidates)."
-    if sum(map(len, done.values())) < 2: return dict(done)
+    if sum(map(len, done.values())) < 2:
+        return dict(done)
     judged = {name: judge_many(each, multiplicity=multiplicity) for name, each in done.items()}
-    lists = {name: np.array([c.adjusted_p_value for c in each if c.p_value is not None])
-             for name, each in judged.items()}
+    lists = {
+        name: np.array([c.adjusted_p_value for c in each if c.p_value is not None])
+        for name, each in judged.items()
+    }
     lists = {name: p for name, p in lists.items() if p.size}
-    if len(lists) < 2: return judged
+    if len(lists) < 2:
+        return judged
     family = sum(p.size for p in lists.values())
     how = [multiplicity] * (family > len(lists)) + ["holm"]
     for name, adjusted in zip(lists, pass_on([*lists.values()]), strict=True):
         p = iter(adjusted.tolist())
-        judged[name] = tuple(c if c.p_value is None else replace(
-            c, adjusted_p_value=next(p), family=family,
-            multiplicity=" and ".join(dict.fromkeys(how))) for c in judged[name])
+        judged[name] = tuple(
+            c
+            if c.p_value is None
+            else replace(
+                c,
+                adjusted_p_value=next(p),
+                family=family,
+                multiplicity=" and ".join(dict.fromkeys(how)),
+            )
+            for c in judged[name]
+        )
     return judged
 
 # %% ../../nbs/experiments/01_improvement.ipynb #lev2
@@ -528,24 +718,42 @@ def levels_of_runs(arms: Mapping[tuple[str, str], RunsArm], rules: Rules) -> Stu
         known = dict.fromkeys(name for run in arm.runs for name in run.metrics)
         for name in rules.metrics or [name for name in known if name != "seed"]:
             as_choice(name, known, where="evaluate", name="metrics", error=UsageError)
-            failed = [f"the run of seed {run.seed} {why}" for run in arm.runs
-                      if (why := find_failure(run, name))]
+            failed = [
+                f"the run of seed {run.seed} {why}"
+                for run in arm.runs
+                if (why := find_failure(run, name))
+            ]
             if failed:
-                refuse("evaluate", "every run must have ended well",
-                       f"{failed[0]} ({len(failed)} of {len(arm.runs)} failed)",
-                       "Repeat it: a mean over the runs that survived would be too good")
+                refuse(
+                    "evaluate",
+                    "every run must have ended well",
+                    f"{failed[0]} ({len(failed)} of {len(arm.runs)} failed)",
+                    "Repeat it: a mean over the runs that survived would be too good",
+                )
             values = {run.seed: run.metrics[name] for run in arm.runs}
             if len(values) < len(arm.runs):
-                refuse("evaluate", "each seed must occur once", f"{len(arm.runs)} runs of "
-                       f"{len(values)} seeds", "Of a table with several arms choose one: "
-                       "arm=optimizer=adamw", error=UsageError)
+                refuse(
+                    "evaluate",
+                    "each seed must occur once",
+                    f"{len(arm.runs)} runs of {len(values)} seeds",
+                    "Of a table with several arms choose one: arm=optimizer=adamw",
+                    error=UsageError,
+                )
             x = tuple(values[seed] for seed in sorted(values))
             t = paired_t_test(x, [0.0] * len(x), level=rules.level)
-            rows.append(Row(key=Key(BASELINE, part, name), role="level", about={
-                "over": f"{len(x)} seeds"} if not t.degenerate else {}, value=Level(
-                metric=Metric(name=name, kind="runs", totals=lambda arm: None), n=len(x),
-                estimate=float(written_mean(x)),
-                interval=None if t.degenerate else t.interval)))
+            rows.append(
+                Row(
+                    key=Key(BASELINE, part, name),
+                    role="level",
+                    about={"over": f"{len(x)} seeds"} if not t.degenerate else {},
+                    value=Level(
+                        metric=Metric(name=name, kind="runs", totals=lambda arm: None),
+                        n=len(x),
+                        estimate=float(written_mean(x)),
+                        interval=None if t.degenerate else t.interval,
+                    ),
+                )
+            )
     return Study(arms=dict(arms), rules=rules, rows=tuple(rows), measured={})
 
 # %% ../../nbs/experiments/01_improvement.ipynb #s10
@@ -561,37 +769,76 @@ def study_runs(
         return levels_of_runs(arms, rules)
     specs = specs_of(rules)
     if not names or len(parts) > 1 or not all(isinstance(a, RunsArm) for a in arms.values()):
-        refuse("study", "runs need a baseline and candidates on one part, all of them runs",
-               ", ".join(" on ".join(filter(None, key)) for key in arms),
-               "Compare other data by themselves", error=UsageError)
+        refuse(
+            "study",
+            "runs need a baseline and candidates on one part, all of them runs",
+            ", ".join(" on ".join(filter(None, key)) for key in arms),
+            "Compare other data by themselves",
+            error=UsageError,
+        )
     check_baseline(arms)
     (part,), done = parts, {}
     for name in names:
-        with of_part(name * (len(names) > 1)): done[name] = [compare_runs(
-            spec, baseline_runs=arms[BASELINE, part].runs, intersect=rules.intersect,
-            candidate_runs=arms[name, part].runs, drop_failed=rules.drop_failed)
-            for spec in specs]
+        with of_part(name * (len(names) > 1)):
+            done[name] = [
+                compare_runs(
+                    spec,
+                    baseline_runs=arms[BASELINE, part].runs,
+                    intersect=rules.intersect,
+                    candidate_runs=arms[name, part].runs,
+                    drop_failed=rules.drop_failed,
+                )
+                for spec in specs
+            ]
     done = judge_candidates(done, rules.multiplicity)
-    failed = {name: c for name, each in done.items() for c in reversed(each)
-              if c.pairs.failure}
-    rows = [Row(key=Key(name, part, c.spec.name), role="rest" if i else "lead",
-                value=c.difference, margin=c.spec.improvement_threshold,
-                adjusted={} if c.adjusted_p_value is None else {"change": c.adjusted_p_value},
-                about={"dropped": list(c.pairs.dropped)} if c.pairs.dropped else {},
-                claim=c.verdict.claim)
-            for name, each in done.items() if name not in failed for i, c in enumerate(each)]
-    notes = [f"{s.name} is taken as {s.better} is better, by its name; --better {s.name}="
-             f"{'higher' if s.better == 'lower' else 'lower'} says otherwise."
-             for s in specs if s.name not in rules.better]
+    failed = {
+        name: c for name, each in done.items() for c in reversed(each) if c.pairs.failure
+    }
+    rows = [
+        Row(
+            key=Key(name, part, c.spec.name),
+            role="rest" if i else "lead",
+            value=c.difference,
+            margin=c.spec.improvement_threshold,
+            adjusted={} if c.adjusted_p_value is None else {"change": c.adjusted_p_value},
+            about={"dropped": list(c.pairs.dropped)} if c.pairs.dropped else {},
+            claim=c.verdict.claim,
+        )
+        for name, each in done.items()
+        if name not in failed
+        for i, c in enumerate(each)
+    ]
+    notes = [
+        f"{s.name} is taken as {s.better} is better, by its name; --better {s.name}="
+        f"{'higher' if s.better == 'lower' else 'lower'} says otherwise."
+        for s in specs
+        if s.name not in rules.better
+    ]
     for name, each in done.items():
         head, (first, *_) = f"{name}: " * (len(names) > 1), each
-        for seeds, why in ((first.pairs.left_out, "Seeds in one arm only"), (
-                first.pairs.dropped, "Seeds of which a run failed")):
-            if seeds: notes.append(f"{head}{why} are left out: {', '.join(map(str, seeds))}.")
-        if first.pairs.dropped: notes[-1] += " " + find_failures({
-            "baseline": arms[BASELINE, part].runs, "candidate": arms[name, part].runs},
-            first.spec.name).rpartition("; ")[2] + ". Seeds that survive may be the easy ones."
-    return Study(arms=dict(arms), rules=rules, rows=tuple(rows), measured={},
-                 notes=tuple(notes),
-                 verdicts={name: failed.get(name, each[0]).verdict
-                           for name, each in done.items()})
+        for seeds, why in (
+            (first.pairs.left_out, "Seeds in one arm only"),
+            (first.pairs.dropped, "Seeds of which a run failed"),
+        ):
+            if seeds:
+                notes.append(f"{head}{why} are left out: {', '.join(map(str, seeds))}.")
+        if first.pairs.dropped:
+            notes[-1] += (
+                " "
+                + find_failures(
+                    {
+                        "baseline": arms[BASELINE, part].runs,
+                        "candidate": arms[name, part].runs,
+                    },
+                    first.spec.name,
+                ).rpartition("; ")[2]
+                + ". Seeds that survive may be the easy ones."
+            )
+    return Study(
+        arms=dict(arms),
+        rules=rules,
+        rows=tuple(rows),
+        measured={},
+        notes=tuple(notes),
+        verdicts={name: failed.get(name, each[0]).verdict for name, each in done.items()},
+    )

@@ -8,8 +8,18 @@ __all__ = ['LONGEST_LINE', 'KEPT_LINES', 'MEGABYTE', 'TICK', 'KEPT_TAIL', 'Exper
            'QueueRecord', 'run_queue', 'judge_queue']
 
 # %% ../../nbs/experiments/02_runner.ipynb #c002
-import contextlib, errno, json, math, os, secrets, selectors, shutil, signal, subprocess
-import tempfile, time
+import contextlib
+import errno
+import json
+import math
+import os
+import secrets
+import selectors
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -21,14 +31,19 @@ from types import MappingProxyType
 import psutil
 
 # %% ../../nbs/experiments/02_runner.ipynb #c003
-from ..comparison.verdict import Verdict
 from ..comparison.study import BASELINE, CONTROL, POOLED
-from .improvement import (MetricSpec, RunsArm, RunsComparison,
-                                              compare_runs, judge_many)
+from ..comparison.verdict import Verdict
+from invar_nb.experiments.improvement import (
+    MetricSpec,
+    RunsArm,
+    RunsComparison,
+    compare_runs,
+    judge_many,
+)
 from .runs import FIELDS, TERMINALS, ExperimentResult, read_row
-from ..foundations.store import canonical_json, digest, file_digest, write_bytes
 from ..foundations.journal import Journal
 from ..foundations.refuse import as_choice, as_count, as_names, is_number, refuse
+from ..foundations.store import canonical_json, digest, file_digest, write_bytes
 
 # %% ../../nbs/experiments/02_runner.ipynb #c010
 _NAMES = ("experiment_id", "hypothesis_id")  # the same experiment has other names elsewhere
@@ -38,6 +53,7 @@ _TAKEN = {"", "seed", "run", "config", *FIELDS}  # no names of metrics
 @dataclass(frozen=True, kw_only=True)
 class ExperimentSpec:
     "One run that can be started: what, with which settings, within which limits."
+
     experiment_id: str  # a name of your own
     command: tuple[str, ...]  # program and arguments, given to no shell
     seed: int  # passed to the program
@@ -70,15 +86,24 @@ class ExperimentSpec:
             put(name, MappingProxyType(plain))
         for name, value in self.environment.items():
             if not isinstance(value, str):
-                refuse(where, "environment must map names to text", f"{value!r} for {name!r}",
-                       "Write numbers as text")
+                refuse(
+                    where,
+                    "environment must map names to text",
+                    f"{value!r} for {name!r}",
+                    "Write numbers as text",
+                )
         for name in ("wall_timeout_s", "memory_cap_mb", "grace_s"):
             value, least = getattr(self, name), 0 if name == "grace_s" else math.ulp(0)
             if not (is_number(value) and least <= value < math.inf):
-                refuse(where, f"{name} must be a finite number above 0", repr(value),
-                       "Without a limit one run can block the queue forever")
+                refuse(
+                    where,
+                    f"{name} must be a finite number above 0",
+                    repr(value),
+                    "Without a limit one run can block the queue forever",
+                )
             put(name, float(value))
-        if self.folder is not None: put("folder", os.fspath(self.folder))
+        if self.folder is not None:
+            put("folder", os.fspath(self.folder))
 
     @property
     def key(self) -> str:
@@ -87,9 +112,15 @@ class ExperimentSpec:
             if not os.path.isfile(name):
                 refuse("run_all", "files must exist", repr(name), "Give paths from here")
         facts = {name: value for name, value in vars(self).items() if name not in _NAMES}
-        return digest(canonical_json(facts | {
-            "files": {name: file_digest(name) for name in self.files},
-            "environment": {name: digest(v) for name, v in self.environment.items()}}))
+        return digest(
+            canonical_json(
+                facts
+                | {
+                    "files": {name: file_digest(name) for name in self.files},
+                    "environment": {name: digest(v) for name, v in self.environment.items()},
+                }
+            )
+        )
 
 # %% ../../nbs/experiments/02_runner.ipynb #c011
 def over_seeds(
@@ -97,15 +128,23 @@ def over_seeds(
     seeds: Iterable[int],  # one run each
 ) -> list[ExperimentSpec]:
     "The same experiment under each seed."
-    return [replace(spec, experiment_id=f"{spec.experiment_id}/seed={seed}", seed=seed)
-            for seed in seeds]
+    return [
+        replace(spec, experiment_id=f"{spec.experiment_id}/seed={seed}", seed=seed)
+        for seed in seeds
+    ]
 
 
 def ablate(spec: ExperimentSpec, knob: str, values: Iterable) -> list[ExperimentSpec]:
     "The same experiment with one entry of its configuration set to each of the values."
     as_choice(knob, spec.config, where="ablate", name="knob")
-    return [replace(spec, experiment_id=f"{spec.experiment_id}/{knob}={value}",
-                    config={**spec.config, knob: value}) for value in values]
+    return [
+        replace(
+            spec,
+            experiment_id=f"{spec.experiment_id}/{knob}={value}",
+            config={**spec.config, knob: value},
+        )
+        for value in values
+    ]
 
 # %% ../../nbs/experiments/02_runner.ipynb #c015
 LONGEST_LINE, KEPT_LINES = 2**20, 100  # bytes: a longer line is not read; lines of metrics
@@ -126,15 +165,21 @@ class MetricsReader:
                 with contextlib.suppress(ValueError, RecursionError):
                     self._keep(json.loads(line.decode("utf-8"), parse_int=float))
             self.too_long = False
-        if len(self.rest) > LONGEST_LINE: self.rest, self.too_long = b"", True
+        if len(self.rest) > LONGEST_LINE:
+            self.rest, self.too_long = b"", True
 
     def _keep(self, row: dict) -> None:
-        if not set(self.keys) <= set(row): return
+        if not set(self.keys) <= set(row):
+            return
         numbers = {key: x for key, x in row.items() if isinstance(x, float)}
         metrics = {key: x for key, x in numbers.items() if key not in _TAKEN}
-        doubts = [f"{key} is {row[key]!r}, not a number" if key not in numbers else
-                  f"{key} is {row[key]}" for key in self.keys
-                  if not math.isfinite(numbers.get(key, math.nan))]
+        doubts = [
+            f"{key} is {row[key]!r}, not a number"
+            if key not in numbers
+            else f"{key} is {row[key]}"
+            for key in self.keys
+            if not math.isfinite(numbers.get(key, math.nan))
+        ]
         seed = row.get("seed", self.seed)
         if seed != self.seed:
             doubts += [f"it reports seed {seed!r} where {self.seed} was asked for"]
@@ -152,24 +197,45 @@ def outcome_of(
     metrics, code, error = {"seed": spec.seed}, facts["exit_code"], facts["error"]
     if facts["peak_memory_mb"] > spec.memory_cap_mb:
         how = "and was killed" if facts["killed"] else "and ended by itself"
-        terminal, detail = "oom", (f"{facts['peak_memory_mb']:.0f} MB of memory, limit "
-                                   f"{spec.memory_cap_mb:g} MB, {how}")
+        terminal, detail = (
+            "oom",
+            (
+                f"{facts['peak_memory_mb']:.0f} MB of memory, limit "
+                f"{spec.memory_cap_mb:g} MB, {how}"
+            ),
+        )
     elif facts["seconds"] >= spec.wall_timeout_s:
         terminal, detail = "timeout", f"longer than {spec.wall_timeout_s:g} s"
     elif code == 0 and output.metrics is not None:
         terminal, detail, metrics = "ok", "", output.metrics | metrics
     else:
-        terminal, detail = "crash", (
-            f"could not be run: {error}" if error else
-            f"exit code {code}" if code else
-            f"ended by {facts['signal']}, which this runner did not send" if code is None else
-            output.doubt or "no line of output is a JSON object with "
-            f"{', '.join(spec.metric_keys)}")
+        terminal, detail = (
+            "crash",
+            (
+                f"could not be run: {error}"
+                if error
+                else f"exit code {code}"
+                if code
+                else f"ended by {facts['signal']}, which this runner did not send"
+                if code is None
+                else output.doubt
+                or f"no line of output is a JSON object with {', '.join(spec.metric_keys)}"
+            ),
+        )
     return ExperimentResult(
-        terminal=terminal, metrics=metrics, detail=detail, experiment_id=spec.experiment_id,
+        terminal=terminal,
+        metrics=metrics,
+        detail=detail,
+        experiment_id=spec.experiment_id,
         hypothesis_id=spec.hypothesis_id,
-        other={"run": {**facts, "metric_lines": output.n_lines,
-                       "intermediate_metrics": [*output.lines][:-1]}})
+        other={
+            "run": {
+                **facts,
+                "metric_lines": output.n_lines,
+                "intermediate_metrics": [*output.lines][:-1],
+            }
+        },
+    )
 
 # %% ../../nbs/experiments/02_runner.ipynb #c019
 MEGABYTE, TICK, KEPT_TAIL = 2**20, 0.05, 4096  # bytes, seconds between looks, bytes
@@ -179,8 +245,10 @@ def _memory(tree: list, cap: float) -> int:
     "Bytes that processes hold together; the exact sum where the quick one is over the cap."
     quick, exact = 0, 0
     for process in tree:
-        with contextlib.suppress(psutil.Error): quick += process.memory_info().rss
-    if quick <= cap: return quick
+        with contextlib.suppress(psutil.Error):
+            quick += process.memory_info().rss
+    if quick <= cap:
+        return quick
     for process in tree:
         with contextlib.suppress(psutil.Error):
             held = process.memory_full_info()
@@ -190,10 +258,12 @@ def _memory(tree: list, cap: float) -> int:
 
 def _send(number: int, group: int, tree: list) -> None:
     "One signal to a group, and to those of the tree that are in groups of their own."
-    with contextlib.suppress(ProcessLookupError, PermissionError): os.killpg(group, number)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
     for process in tree:
         with contextlib.suppress(psutil.Error, ProcessLookupError):
-            if os.getpgid(process.pid) != group: process.send_signal(number)
+            if os.getpgid(process.pid) != group:
+                process.send_signal(number)
 
 
 def _watched(run, group: int, spec: ExperimentSpec, take: Callable, stop: Event) -> dict:
@@ -208,11 +278,15 @@ def _watched(run, group: int, spec: ExperimentSpec, take: Callable, stop: Event)
         while True:
             ended = run.poll() is not None  # asked first: what it wrote is in the pipes then
             for key, _ in pipes.select(0 if ended else TICK):
-                if not (data := (pipe := key.fileobj).read(2**20)): pipes.unregister(pipe)
-                elif pipe is run.stdout: take(data)
+                if not (data := (pipe := key.fileobj).read(2**20)):
+                    pipes.unregister(pipe)
+                elif pipe is run.stdout:
+                    take(data)
                 tails[pipe] = (tails[pipe] + (data or b""))[-KEPT_TAIL:]
-            if ended: break
-            if (now := time.monotonic()) < look: continue
+            if ended:
+                break
+            if (now := time.monotonic()) < look:
+                continue
             tree = []
             with contextlib.suppress(psutil.Error):
                 tree = [leader := psutil.Process(run.pid), *leader.children(recursive=True)]
@@ -226,14 +300,28 @@ def _watched(run, group: int, spec: ExperimentSpec, take: Callable, stop: Event)
                 _send(signal.SIGKILL, group, tree)
     code, named = run.returncode, {s.value: s.name for s in signal.Signals}
     out, error = (tail.decode("utf-8", "replace") for tail in tails.values())
-    return {"exit_code": code if code >= 0 else None, "killed": killed,
-            "signal": named.get(-code, f"signal {-code}") if code < 0 else None,
-            "seconds": time.monotonic() - began, "peak_memory_mb": peak / MEGABYTE,
-            "stdout_tail": out, "stderr_tail": error}
+    return {
+        "exit_code": code if code >= 0 else None,
+        "killed": killed,
+        "signal": named.get(-code, f"signal {-code}") if code < 0 else None,
+        "seconds": time.monotonic() - began,
+        "peak_memory_mb": peak / MEGABYTE,
+        "stdout_tail": out,
+        "stderr_tail": error,
+    }
 
 # %% ../../nbs/experiments/02_runner.ipynb #c020
-_OF_THE_COMMAND = {errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR, errno.EISDIR,
-                   errno.ELOOP, errno.ENAMETOOLONG, errno.E2BIG, errno.EPERM}  # not the disk's
+_OF_THE_COMMAND = {
+    errno.ENOENT,
+    errno.EACCES,
+    errno.ENOEXEC,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ELOOP,
+    errno.ENAMETOOLONG,
+    errno.E2BIG,
+    errno.EPERM,
+}  # not the disk's
 _WATCH = 'trap "" TERM PIPE; umask 077; mkdir "$0" && echo; read line; rm -rf "$0"; kill -9 0'
 
 
@@ -243,27 +331,54 @@ def guarded_run(
 ) -> ExperimentResult:
     "Run one command under its limits of time and memory; the record of its end."
     output = MetricsReader(spec.metric_keys, spec.seed)
-    facts = {"exit_code": None, "signal": None, "seconds": 0.0, "peak_memory_mb": 0.0,
-             "killed": False, "error": "", "stdout_tail": "", "stderr_tail": ""}
+    facts = {
+        "exit_code": None,
+        "signal": None,
+        "seconds": 0.0,
+        "peak_memory_mb": 0.0,
+        "killed": False,
+        "error": "",
+        "stdout_tail": "",
+        "stderr_tail": "",
+    }
     pipe, sent = subprocess.PIPE, {"config": dict(spec.config), "seed": spec.seed}
     scratch = os.path.join(tempfile.gettempdir(), f"run-{secrets.token_hex(8)}")
-    watch = subprocess.Popen(["/bin/sh", "-c", _WATCH, scratch], stdin=pipe, stdout=pipe,
-                             stderr=subprocess.DEVNULL, process_group=0)
-    environment = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8",
-                   "HOME": scratch, "TMPDIR": scratch, **spec.environment}
+    watch = subprocess.Popen(
+        ["/bin/sh", "-c", _WATCH, scratch],
+        stdin=pipe,
+        stdout=pipe,
+        stderr=subprocess.DEVNULL,
+        process_group=0,
+    )
+    environment = {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "LANG": "C.UTF-8",
+        "HOME": scratch,
+        "TMPDIR": scratch,
+        **spec.environment,
+    }
     try:
-        if not watch.stdout.readline(): raise OSError(errno.EIO, "no folder for it", scratch)
+        if not watch.stdout.readline():
+            raise OSError(errno.EIO, "no folder for it", scratch)
         with tempfile.TemporaryFile() as given:
             given.write(json.dumps(sent).encode())
             given.seek(0)
             try:
-                run = subprocess.Popen(spec.command, stdin=given, stdout=pipe, stderr=pipe,
-                                       cwd=spec.folder or scratch, env=environment,
-                                       process_group=watch.pid)
+                run = subprocess.Popen(
+                    spec.command,
+                    stdin=given,
+                    stdout=pipe,
+                    stderr=pipe,
+                    cwd=spec.folder or scratch,
+                    env=environment,
+                    process_group=watch.pid,
+                )
             except OSError as error:
-                if error.errno not in _OF_THE_COMMAND: raise
+                if error.errno not in _OF_THE_COMMAND:
+                    raise
                 facts["error"] = f"{error.strerror}: {error.filename or spec.command[0]}"
-            else: facts |= _watched(run, watch.pid, spec, output.feed, stop or Event())
+            else:
+                facts |= _watched(run, watch.pid, spec, output.feed, stop or Event())
     finally:
         shutil.rmtree(scratch, ignore_errors=True)  # while it is watched
         _send(signal.SIGKILL, watch.pid, [])
@@ -280,7 +395,7 @@ def run_all(
     specs: Iterable[ExperimentSpec],
     *,
     results_file: str | os.PathLike | None = None,  # a journal, resumed if it exists; None:
-                                                    # what ran is kept in memory only
+    # what ran is kept in memory only
     workers: int | None = None,  # runs at a time; None: the cores we may use
     again: Iterable[str] = (),  # terminals to try again, such as ("crash",)
     progress: Callable | None = None,  # called with (result, number finished, number in all)
@@ -289,26 +404,46 @@ def run_all(
     specs, stop = list(specs), Event()
     for spec in specs:
         if not isinstance(spec, ExperimentSpec):
-            refuse("run_all", "specs must hold ExperimentSpecs", type(spec).__name__,
-                   "Build them with ExperimentSpec(...)")
+            refuse(
+                "run_all",
+                "specs must hold ExperimentSpecs",
+                type(spec).__name__,
+                "Build them with ExperimentSpec(...)",
+            )
     again = [as_choice(t, TERMINALS[1:], where="run_all", name="again") for t in again]
-    cores = len(psutil.Process().cpu_affinity()) if hasattr(psutil.Process, "cpu_affinity") \
+    cores = (
+        len(psutil.Process().cpu_affinity())
+        if hasattr(psutil.Process, "cpu_affinity")
         else os.cpu_count()
+    )
     workers = as_count(workers or cores, where="run_all", name="workers")
 
     def run(key, spec):
-        if stop.is_set(): return None
+        if stop.is_set():
+            return None
         if spec.key != key:
-            refuse("run_all", "files of an experiment must not change while the queue runs",
-                   repr(spec.experiment_id), "Run again; what has finished is kept")
+            refuse(
+                "run_all",
+                "files of an experiment must not change while the queue runs",
+                repr(spec.experiment_id),
+                "Run again; what has finished is kept",
+            )
         return guarded_run(spec, stop)
+
     keys = [spec.key for spec in specs]
-    with contextlib.nullcontext({}) if results_file is None else Journal(
-            results_file, _KEY) as journal:
-        last = {name.partition("/")[0]: read_row(row, place=name)
-                for name, row in journal.items()}  # of several attempts the last one
-        todo = {key: spec for key, spec in zip(keys, specs, strict=True)
-                if key not in last or last[key].terminal in again}
+    with (
+        contextlib.nullcontext({})
+        if results_file is None
+        else Journal(results_file, _KEY) as journal
+    ):
+        last = {
+            name.partition("/")[0]: read_row(row, place=name) for name, row in journal.items()
+        }  # of several attempts the last one
+        todo = {
+            key: spec
+            for key, spec in zip(keys, specs, strict=True)
+            if key not in last or last[key].terminal in again
+        }
         done, total = len(set(keys)) - len(todo), len(set(keys))
         with ThreadPoolExecutor(workers) as pool:
             try:
@@ -319,34 +454,50 @@ def run_all(
                     if results_file is not None:
                         journal.put(f"{key}/{attempt}", result.to_dict())
                     last[key] = result
-                    if progress is not None: progress(result, done, total)
+                    if progress is not None:
+                        progress(result, done, total)
             finally:
                 stop.set()  # whatever ends the queue ends every run
-    return [replace(last[key], **{name: getattr(spec, name) for name in _NAMES},
-                    other={**last[key].other, "config": dict(spec.config)})
-            for key, spec in zip(keys, specs, strict=True)]
+    return [
+        replace(
+            last[key],
+            **{name: getattr(spec, name) for name in _NAMES},
+            other={**last[key].other, "config": dict(spec.config)},
+        )
+        for key, spec in zip(keys, specs, strict=True)
+    ]
 
 # %% ../../nbs/experiments/02_runner.ipynb #c036
 def write_runs(results: Iterable[ExperimentResult], path: str | os.PathLike) -> None:
     "A runs file: a JSON object a line, with settings that differ, metrics, seed, terminal."
     results, rows = list(results), []
-    written = [{name: canonical_json(value) for name, value in r.other.get(
-        "config", {}).items()} for r in results]
+    written = [
+        {name: canonical_json(value) for name, value in r.other.get("config", {}).items()}
+        for r in results
+    ]
     for r, texts in zip(results, written, strict=True):
-        config = {name: value for name, value in r.other.get("config", {}).items()
-                  if any(each.get(name) != texts[name] for each in written)}
+        config = {
+            name: value
+            for name, value in r.other.get("config", {}).items()
+            if any(each.get(name) != texts[name] for each in written)
+        }
         if taken := {*config} & {*r.metrics, *FIELDS}:
-            refuse("write_runs", "a setting must not have the name of a metric",
-                   repr(min(taken)), "Rename it")
-        rows.append({**config, **r.to_dict()["metrics"], "terminal": r.terminal,
-                     "detail": r.detail})
+            refuse(
+                "write_runs",
+                "a setting must not have the name of a metric",
+                repr(min(taken)),
+                "Rename it",
+            )
+        rows.append(
+            {**config, **r.to_dict()["metrics"], "terminal": r.terminal, "detail": r.detail}
+        )
     write_bytes(path, "".join(f"{canonical_json(row)}\n" for row in rows).encode("utf-8"))
 
 # %% ../../nbs/experiments/02_runner.ipynb #bj3g52by
 def ablation_arms(
     results: Iterable[ExperimentResult],  # of `run_all`
-    knob: str,                            # the setting that differs
-    baseline: object = None,              # its value to compare with; None: the first
+    knob: str,  # the setting that differs
+    baseline: object = None,  # its value to compare with; None: the first
 ) -> dict[str, RunsArm]:
     "Arms for `study`, one for each value of a setting."
     groups = {}
@@ -354,16 +505,22 @@ def ablation_arms(
         config = result.other.get("config", {})
         as_choice(knob, config, where="ablation_arms", name="knob")
         groups.setdefault(str(config[knob]), []).append(result)
-    if groups and baseline is None: baseline = next(iter(groups))
+    if groups and baseline is None:
+        baseline = next(iter(groups))
     as_choice(str(baseline), groups, where="ablation_arms", name="baseline")
     name = lambda value: f"{knob}={value}" if value in (BASELINE, CONTROL, POOLED) else value
-    return {BASELINE if value == str(baseline) else name(value): RunsArm(
-        runs=tuple(runs), model=f"{knob}={value}") for value, runs in groups.items()}
+    return {
+        BASELINE if value == str(baseline) else name(value): RunsArm(
+            runs=tuple(runs), model=f"{knob}={value}"
+        )
+        for value, runs in groups.items()
+    }
 
 # %% ../../nbs/experiments/02_runner.ipynb #c039
 @dataclass(frozen=True, kw_only=True)
 class Hypothesis:
     "What is claimed, and the experiments that would show it."
+
     id: int  # your own number
     text: str  # the claim, as a report says it
     baseline_specs: Sequence = ()  # one for each seed; passed to the runner unread
@@ -373,6 +530,7 @@ class Hypothesis:
 @dataclass(frozen=True, kw_only=True)
 class QueueRecord:
     "One hypothesis: settled by what is known, or judged by a comparison of runs."
+
     hypothesis: Hypothesis
     settled: str | None = None  # what settled it without an experiment
     comparison: RunsComparison | None = None
@@ -402,11 +560,19 @@ def run_queue(
         refuse("run_queue", "hypothesis ids must be unique", twice[0], "Number the hypotheses")
     for h in hypotheses:
         why = settles(h)
-        yield QueueRecord(hypothesis=h, settled=str(why)) if why else QueueRecord(
-            hypothesis=h, comparison=compare_runs(
-                spec(h) if callable(spec) else spec, hypothesis_id=h.id,
-                baseline_runs=run(list(h.baseline_specs)),
-                candidate_runs=run(list(h.candidate_specs))))
+        yield (
+            QueueRecord(hypothesis=h, settled=str(why))
+            if why
+            else QueueRecord(
+                hypothesis=h,
+                comparison=compare_runs(
+                    spec(h) if callable(spec) else spec,
+                    hypothesis_id=h.id,
+                    baseline_runs=run(list(h.baseline_specs)),
+                    candidate_runs=run(list(h.candidate_specs)),
+                ),
+            )
+        )
 
 
 def judge_queue(
@@ -416,6 +582,7 @@ def judge_queue(
 ) -> tuple[QueueRecord, ...]:
     "The finished queue judged as one family; what was settled or failed is not counted."
     records = tuple(records)
-    judged = iter(judge_many([r.comparison for r in records if r.comparison],
-                             multiplicity=multiplicity))
+    judged = iter(
+        judge_many([r.comparison for r in records if r.comparison], multiplicity=multiplicity)
+    )
     return tuple(replace(r, comparison=r.comparison and next(judged)) for r in records)

@@ -7,7 +7,9 @@ __all__ = ['TERMINALS', 'FIELDS', 'END_COLUMNS', 'FINISHED', 'spelled', 'Experim
            'find_failure', 'as_runs', 'read_runs', 'find_failures', 'RunPairs', 'pair_runs']
 
 # %% ../../nbs/experiments/00_runs.ipynb #c002
-import math, os, re
+import math
+import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,9 +17,15 @@ from types import MappingProxyType
 
 # %% ../../nbs/experiments/00_runs.ipynb #c003
 from ..arms.arm import listed
-from ..foundations.refuse import (PairingError, as_count, is_finite, is_number,
-                                         of_part, refuse,
-                                         suggest)
+from invar_nb.foundations.refuse import (
+    PairingError,
+    as_count,
+    is_finite,
+    is_number,
+    of_part,
+    refuse,
+    suggest,
+)
 from ..statistics.proportions import fisher_exact
 
 # %% ../../nbs/experiments/00_runs.ipynb #c014
@@ -38,11 +46,19 @@ def _as_number(name: str, value: object, where: str) -> float | int | None:
         whole = is_finite(value) and value == int(value)
         if whole and abs(value) < (2**53 if isinstance(value, float) else 2**64):
             return int(value)
-        refuse(where, "seed must be a whole number of at most 64 bits", repr(value),
-               "Seeds pair the runs; write the one that the run was started with")
+        refuse(
+            where,
+            "seed must be a whole number of at most 64 bits",
+            repr(value),
+            "Seeds pair the runs; write the one that the run was started with",
+        )
     if value is not None and not is_number(value):
-        refuse(where, f"metric {name!r} must be a number or None", repr(value),
-               "Keep text in `other`")
+        refuse(
+            where,
+            f"metric {name!r} must be a number or None",
+            repr(value),
+            "Keep text in `other`",
+        )
     return None if value is None else float(value)
 
 # %% ../../nbs/experiments/00_runs.ipynb #c021
@@ -53,6 +69,7 @@ FIELDS = ("terminal", "metrics", "experiment_id", "hypothesis_id", "detail", "ot
 @dataclass(frozen=True, kw_only=True)
 class ExperimentResult:
     "How one run ended and the numbers it left."
+
     terminal: str  # "ok", "timeout", "oom", "crash" or another word
     metrics: Mapping  # name -> number, or None where none was written; "seed" is among them
     experiment_id: str = ""  # of the source that ran it
@@ -69,32 +86,47 @@ class ExperimentResult:
             if not isinstance(text := getattr(self, name), str):
                 refuse(where, f"{name} must be text", repr(text), "Convert it to text")
         if (word := self.terminal.strip().lower()) == "ok" != self.terminal or not word:
-            refuse(where, "terminal must say how the run ended, 'ok' if it ended well",
-                   repr(self.terminal), f"Write one of {', '.join(TERMINALS)}")
+            refuse(
+                where,
+                "terminal must say how the run ended, 'ok' if it ended well",
+                repr(self.terminal),
+                f"Write one of {', '.join(TERMINALS)}",
+            )
         for name in ("metrics", "other"):
             mapping = getattr(self, name)
             if not isinstance(mapping, Mapping) or not all(
-                    name and isinstance(name, str) for name in mapping):
+                name and isinstance(name, str) for name in mapping
+            ):
                 refuse(where, f"{name} must map names to values", repr(mapping), "Pass a dict")
         if taken := sorted(set(metrics) & {*self.other, *FIELDS}):
             refuse(where, "a metric must have a name of its own", repr(taken[0]), "Rename it")
-        metrics = {name: _as_number(name, value, where) for name, value in metrics.items()
-                   if name != "seed" or value is not None}
+        metrics = {
+            name: _as_number(name, value, where)
+            for name, value in metrics.items()
+            if name != "seed" or value is not None
+        }
         if self.ok and "seed" not in metrics:
             refuse(where, "a run that ended well must have a seed", "none", "Add it")
         if self.hypothesis_id is not None:
-            object.__setattr__(self, "hypothesis_id", as_count(
-                self.hypothesis_id, where=where, name="hypothesis_id", minimum=0))
+            object.__setattr__(
+                self,
+                "hypothesis_id",
+                as_count(self.hypothesis_id, where=where, name="hypothesis_id", minimum=0),
+            )
         for name, mapping in (("metrics", metrics), ("other", dict(self.other))):
             object.__setattr__(self, name, MappingProxyType(mapping))
 
     def to_dict(self) -> dict:
         "Plain values for strict JSON; nan and inf become text, which `read_row` reads."
         finite = lambda v: v if v is None or math.isfinite(v) else str(v)
-        return {**{k: getattr(self, k) for k in FIELDS}, "other": dict(self.other),
-                "metrics": {k: finite(v) for k, v in self.metrics.items()}}
+        return {
+            **{k: getattr(self, k) for k in FIELDS},
+            "other": dict(self.other),
+            "metrics": {k: finite(v) for k, v in self.metrics.items()},
+        }
 
-    def __reduce__(self): return read_row, (self.to_dict(),)
+    def __reduce__(self):
+        return read_row, (self.to_dict(),)
 
 # %% ../../nbs/experiments/00_runs.ipynb #ju0h6m69
 END_COLUMNS = ("terminal", "state", "status")  # the last two are other trackers'
@@ -113,7 +145,7 @@ def end_of_run(row: Mapping) -> str | None:
 def read_row(
     row: Mapping,  # {"seed": 3, "terminal": "ok", "perplexity": 28.1}, or from `to_dict`
     *,
-    place: str = "",              # what an error calls the row: "line 17"
+    place: str = "",  # what an error calls the row: "line 17"
     terminal: str | None = None,  # where the row has none; None: it is refused
 ) -> ExperimentResult:
     "One row of a runs file as a record; raises ContractError."
@@ -122,26 +154,35 @@ def read_row(
         if not isinstance(row, Mapping):
             refuse(where, "a row must map names to values", type(row).__name__, "Pass a dict")
         fields = {name: row[name] for name in FIELDS if row.get(name) is not None}
-        if "terminal" not in fields and (end := end_of_run(row)): fields["terminal"] = end
+        if "terminal" not in fields and (end := end_of_run(row)):
+            fields["terminal"] = end
         if "terminal" not in fields:
             if terminal is None:
-                refuse(where, "a row must say how its run ended", "no terminal",
-                       'Write "terminal": "ok"; if every row is a finished run, say --set '
-                       'assume_ok=true, in Python read_runs(rows, terminal="ok")')
+                refuse(
+                    where,
+                    "a row must say how its run ended",
+                    "no terminal",
+                    'Write "terminal": "ok"; if every row is a finished run, say --set '
+                    'assume_ok=true, in Python read_runs(rows, terminal="ok")',
+                )
             assumed = f"terminal was not written and is taken as {terminal!r}"
             fields = {"detail": assumed, **fields, "terminal": terminal}
         metrics, other = (fields.setdefault(name, {}) for name in ("metrics", "other"))
         if isinstance(metrics, Mapping) and isinstance(other, Mapping):
             metrics, other = {name: spelled(x) for name, x in metrics.items()}, dict(other)
             for name, value in row.items():
-                if name in FIELDS: continue
+                if name in FIELDS:
+                    continue
                 if name in metrics or name in other:
                     refuse(where, "each name must occur once", repr(name), "Remove one")
                 value = spelled(value)
                 number = name == "seed" or value is None or is_number(value)
                 (metrics if number else other)[name] = value
-            fields |= {"metrics": metrics, "other": other,
-                       "hypothesis_id": spelled(fields.get("hypothesis_id"))}
+            fields |= {
+                "metrics": metrics,
+                "other": other,
+                "hypothesis_id": spelled(fields.get("hypothesis_id")),
+            }
         return ExperimentResult(**fields)
 
 # %% ../../nbs/experiments/00_runs.ipynb #c024
@@ -153,16 +194,25 @@ def find_failure(run: ExperimentResult, metric: str) -> str | None:
     names = sorted(set(run.metrics) - {"seed"})
     if metric in names:
         value = run.metrics[metric]
-        if value is None: return f"wrote no number for {metric}"
+        if value is None:
+            return f"wrote no number for {metric}"
         return None if math.isfinite(value) else f"reported {metric} = {value}"
     where, at = "find_failure", f"in the run of seed {run.seed}"
-    if run.other.get(metric) == "": return f"wrote no number for {metric}"  # an empty cell
+    if run.other.get(metric) == "":
+        return f"wrote no number for {metric}"  # an empty cell
     if metric in run.other:
-        refuse(where, f"{metric!r} must be a number", f"{run.other[metric]!r} {at}",
-               "Write it with a decimal point and no unit, as in 28.1")
-    refuse(where, f"the run must have the metric {metric!r}",
-           f"{', '.join(map(repr, names)) or 'no metric'} {at}",
-           suggest(metric, names, "Choose one of these, or log it"))
+        refuse(
+            where,
+            f"{metric!r} must be a number",
+            f"{run.other[metric]!r} {at}",
+            "Write it with a decimal point and no unit, as in 28.1",
+        )
+    refuse(
+        where,
+        f"the run must have the metric {metric!r}",
+        f"{', '.join(map(repr, names)) or 'no metric'} {at}",
+        suggest(metric, names, "Choose one of these, or log it"),
+    )
 
 # %% ../../nbs/experiments/00_runs.ipynb #c027
 def as_runs(
@@ -172,23 +222,35 @@ def as_runs(
     rows: tuple[str, str] | None = None,  # column, word: only the rows that have it there
 ) -> tuple[ExperimentResult, ...]:
     "The runs of one arm; mappings are read as rows of a runs file."
-    if hasattr(runs, "to_dicts"): runs = runs.to_dicts()  # polars
-    if hasattr(runs, "to_dict"): runs = runs.to_dict("records")  # pandas
+    if hasattr(runs, "to_dicts"):
+        runs = runs.to_dicts()  # polars
+    if hasattr(runs, "to_dict"):
+        runs = runs.to_dict("records")  # pandas
     if isinstance(runs, (str, bytes, Mapping)) or not isinstance(runs, Iterable):
-        refuse("as_runs", f"{arm} must be a list of runs", f"one {type(runs).__name__}",
-               "Pass read_runs(path) or [ExperimentResult(...), ...]")
+        refuse(
+            "as_runs",
+            f"{arm} must be a list of runs",
+            f"one {type(runs).__name__}",
+            "Pass read_runs(path) or [ExperimentResult(...), ...]",
+        )
     if rows is not None:
         column, word = rows
         given = [dict(run) for run in runs if isinstance(run, Mapping) and column in run]
         words = [str(row.pop(column)) for row in given]
         if word not in words:
-            refuse("read_runs", f"some row must have {word!r} as {column!r}",
-                   f"only {listed([*dict.fromkeys(words)])}" if words else "no such column",
-                   "Name one that is there")
+            refuse(
+                "read_runs",
+                f"some row must have {word!r} as {column!r}",
+                f"only {listed([*dict.fromkeys(words)])}" if words else "no such column",
+                "Name one that is there",
+            )
         runs = [row for row, own in zip(given, words, strict=True) if own == word]
-    return tuple(run if isinstance(run, ExperimentResult) else
-                 read_row(run, place=f"{arm} run {i}", terminal=terminal)
-                 for i, run in enumerate(runs))
+    return tuple(
+        run
+        if isinstance(run, ExperimentResult)
+        else read_row(run, place=f"{arm} run {i}", terminal=terminal)
+        for i, run in enumerate(runs)
+    )
 
 
 def read_runs(
@@ -198,15 +260,21 @@ def read_runs(
     rows: tuple[str, str] | None = None,  # column, word: only the rows that have it there
 ) -> tuple[ExperimentResult, ...]:
     "The runs in a file, in its order; an error names the file and the line."
-    if not isinstance(path, (str, os.PathLike)): return as_runs(path, "runs", terminal,
-                                                                   rows)
+    if not isinstance(path, (str, os.PathLike)):
+        return as_runs(path, "runs", terminal, rows)
     from invar_nb.files.tables import read_table
+
     table = read_table(path, rows=rows)
     names = [name for name in table.names if rows is None or name != rows[0]]
     cells = zip(*(table.columns[name] for name in names), strict=True)
-    return tuple(read_row(dict(zip(names, row, strict=True)), terminal=terminal,
-                          place=f"{table.path} {place}")
-                 for row, place in zip(cells, table.places, strict=True))
+    return tuple(
+        read_row(
+            dict(zip(names, row, strict=True)),
+            terminal=terminal,
+            place=f"{table.path} {place}",
+        )
+        for row, place in zip(cells, table.places, strict=True)
+    )
 
 # %% ../../nbs/experiments/00_runs.ipynb #c031
 def find_failures(
@@ -214,27 +282,35 @@ def find_failures(
     metric: str,
 ) -> str | None:
     "Which runs cannot be judged on this metric, with Fisher's exact test; None: all can."
-    failed = sorted((run.seed is None, run.seed or 0, arm, why) for arm, runs in arms.items()
-                    for run in runs if (why := find_failure(run, metric)))
-    if not failed: return None
+    failed = sorted(
+        (run.seed is None, run.seed or 0, arm, why)
+        for arm, runs in arms.items()
+        for run in runs
+        if (why := find_failure(run, metric))
+    )
+    if not failed:
+        return None
     (unnamed, seed, arm, why), more = failed[0], len(failed) - 1
     x, y = (sum(name == arm for _, _, name, _ in failed) for arm in ("baseline", "candidate"))
     m, n = len(arms["baseline"]), len(arms["candidate"])
     fisher = f" (Fisher's exact test, p = {fisher_exact(y, n, x, m):.2g})" if m and n else ""
-    return (f"the {arm} run of seed {'unknown' if unnamed else seed} {why}"
-            f"{f' (and {more} more)' if more else ''}; {y} of {n} candidate runs and "
-            f"{x} of {m} baseline runs failed{fisher}")
+    return (
+        f"the {arm} run of seed {'unknown' if unnamed else seed} {why}"
+        f"{f' (and {more} more)' if more else ''}; {y} of {n} candidate runs and "
+        f"{x} of {m} baseline runs failed{fisher}"
+    )
 
 # %% ../../nbs/experiments/00_runs.ipynb #c034
 @dataclass(frozen=True, kw_only=True)
 class RunPairs:
     "One metric of two arms seed by seed; no numbers where a run failed."
-    seeds: tuple[int, ...] = ()       # increasing
+
+    seeds: tuple[int, ...] = ()  # increasing
     baseline: tuple[float, ...] = ()  # in the order of the seeds
     candidate: tuple[float, ...] = ()
-    left_out: tuple[int, ...] = ()    # seeds of one arm only
-    dropped: tuple[int, ...] = ()     # seeds of which a run failed, where that was asked for
-    failure: str | None = None        # which runs failed, as a sentence
+    left_out: tuple[int, ...] = ()  # seeds of one arm only
+    dropped: tuple[int, ...] = ()  # seeds of which a run failed, where that was asked for
+    failure: str | None = None  # which runs failed, as a sentence
 
 
 def pair_runs(
@@ -246,31 +322,51 @@ def pair_runs(
     drop_failed: bool = False,  # True: so are seeds of which a run failed
 ) -> RunPairs:
     "Pair runs by seed; a PairingError lists every missing and repeated seed."
-    arms = {"baseline": as_runs(baseline_runs, "baseline"),
-            "candidate": as_runs(candidate_runs, "candidate")}
+    arms = {
+        "baseline": as_runs(baseline_runs, "baseline"),
+        "candidate": as_runs(candidate_runs, "candidate"),
+    }
     failure = find_failures(arms, metric)
-    if failure and not drop_failed: return RunPairs(failure=failure)
+    if failure and not drop_failed:
+        return RunPairs(failure=failure)
     failed = {run.seed for runs in arms.values() for run in runs if find_failure(run, metric)}
     problems, cure = [], "Give each arm one run for each seed"
     some = lambda seeds: listed(sorted(seeds), most=6)
     for arm, runs in arms.items():
         twice = [seed for seed, n in Counter(run.seed for run in runs).items() if n > 1]
-        if not runs: problems.append(f"{arm} has no runs")
-        if twice: problems.append(f"{arm} repeats {some(twice)}")
-    b, c = ({run.seed: run.metrics[metric] for run in runs if run.seed not in failed}
-            for runs in arms.values())
+        if not runs:
+            problems.append(f"{arm} has no runs")
+        if twice:
+            problems.append(f"{arm} repeats {some(twice)}")
+    b, c = (
+        {run.seed: run.metrics[metric] for run in runs if run.seed not in failed}
+        for runs in arms.values()
+    )
     both, alone = sorted(b.keys() & c.keys()), sorted(b.keys() ^ c.keys())
     if not problems and alone and not intersect:
         missing = (("baseline", c.keys() - b.keys()), ("candidate", b.keys() - c.keys()))
         problems = [f"{arm} lacks {some(seeds)}" for arm, seeds in missing if seeds]
-        if both: cure = ("Run what is missing, or leave these seeds out with --set "
-                         "intersect=true, or intersect=True in Python")
+        if both:
+            cure = (
+                "Run what is missing, or leave these seeds out with --set "
+                "intersect=true, or intersect=True in Python"
+            )
     if not problems and not both:
-        if failure: return RunPairs(failure=failure)
+        if failure:
+            return RunPairs(failure=failure)
         problems = [f"no seed in common ({some(b)} and {some(c)})"]
     if problems:
-        refuse("pair_runs", "both arms must have one run for each seed", "; ".join(problems),
-               cure, error=PairingError)
-    return RunPairs(seeds=tuple(both), left_out=tuple(alone),
-                    dropped=tuple(sorted(failed - {None})),
-                    baseline=tuple(b[s] for s in both), candidate=tuple(c[s] for s in both))
+        refuse(
+            "pair_runs",
+            "both arms must have one run for each seed",
+            "; ".join(problems),
+            cure,
+            error=PairingError,
+        )
+    return RunPairs(
+        seeds=tuple(both),
+        left_out=tuple(alone),
+        dropped=tuple(sorted(failed - {None})),
+        baseline=tuple(b[s] for s in both),
+        candidate=tuple(c[s] for s in both),
+    )

@@ -6,7 +6,13 @@
 __all__ = ['MOST_BYTES', 'is_inspect_log', 'read_inspect_log']
 
 # %% ../../nbs/files/04_inspect_logs.ipynb #c021
-import hashlib, math, os, re, struct, zipfile, zlib
+import hashlib
+import math
+import os
+import re
+import struct
+import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -15,32 +21,36 @@ from typing import Annotated, Literal
 import msgspec
 import numpy as np
 
-from ..foundations.refuse import (ContractError, UsageError, as_choice, is_finite,
-                                         refuse)
-from ..foundations.store import (as_file, as_shape, canonical_json, open_file,
-                                        read_file)
-from .lm_eval import by_task, check_fields, fields_of, noting_clusters
-from ..arms.arm import listed, natural_order
+from ..arms.arm import Scores, listed, natural_order
 from ..arms.window_losses import WindowLosses
-from ..arms.arm import Scores
+from .lm_eval import by_task, check_fields, fields_of, noting_clusters
+from ..foundations.refuse import ContractError, UsageError, as_choice, is_finite, refuse
+from ..foundations.store import as_file, as_shape, canonical_json, open_file, read_file
 
 # %% ../../nbs/files/04_inspect_logs.ipynb #c009
 _OPENING = re.compile(  # a log that leaves its defaults out names no version
-    rb'\s*\{\s*("version"\s*:\s*\d+\s*,\s*)?"status"\s*:\s*"\w+"\s*,\s*"eval"\s*:\s*\{')
+    rb'\s*\{\s*("version"\s*:\s*\d+\s*,\s*)?"status"\s*:\s*"\w+"\s*,\s*"eval"\s*:\s*\{'
+)
 
 
 def is_inspect_log(path: str | os.PathLike) -> bool:
     "Whether this is a log of inspect_ai (.eval or JSON), or a folder with some."
     path = Path(path)
     try:
-        if path.is_dir(): return any(map(is_inspect_log, _in_folder(path)))
-        if not path.is_file(): return False
-        with open(path, "rb") as file: head = file.read(4096)
-        if not head.startswith(b"PK"): return bool(_OPENING.match(head))
+        if path.is_dir():
+            return any(map(is_inspect_log, _in_folder(path)))
+        if not path.is_file():
+            return False
+        with open(path, "rb") as file:
+            head = file.read(4096)
+        if not head.startswith(b"PK"):
+            return bool(_OPENING.match(head))
         with zipfile.ZipFile(path) as log:
             return not {"header.json", "_journal/start.json"}.isdisjoint(log.namelist())
-    except (zipfile.BadZipFile, NotImplementedError): return path.suffix == ".eval"
-    except (OSError, ValueError): return False
+    except (zipfile.BadZipFile, NotImplementedError):
+        return path.suffix == ".eval"
+    except (OSError, ValueError):
+        return False
 
 
 def _in_folder(path: Path) -> list[Path]:
@@ -54,57 +64,88 @@ MOST_BYTES = 2**28  # of one sample; a small archive can hold gigabytes of nothi
 def _objects(file: Path, where: str) -> Iterator[dict]:
     "The header, then every sample."
     about = "the log must be JSON of inspect", f"This may be a part of one. {_AGAIN}"
-    with open_file(file, where) as opened: packed = opened.read(2) == b"PK"
+    with open_file(file, where) as opened:
+        packed = opened.read(2) == b"PK"
     if not packed:
         log = as_shape(read_file(file, where), dict, where, *about)
         if log.get("status") == "success" and "samples" not in log:
-            refuse(where, "the log must hold its samples", "its header alone",
-                   "Name the .eval file, or write it whole: inspect log dump FILE.eval")
+            refuse(
+                where,
+                "the log must hold its samples",
+                "its header alone",
+                "Name the .eval file, or write it whole: inspect log dump FILE.eval",
+            )
         yield log
         yield from as_shape(log.get("samples") or [], list, f"{where}, samples", *about)
         return
-    try: log = zipfile.ZipFile(file)
+    try:
+        log = zipfile.ZipFile(file)
     except (zipfile.BadZipFile, NotImplementedError, ValueError):  # of another version
         refuse(where, "an .eval file must be a whole archive", "a part of one", _AGAIN)
     with log:
         names = dict.fromkeys(log.namelist())  # of a member written twice, the last is read
         if "header.json" not in names:
-            refuse(where, "the status of the log must be success", "an unfinished log",
-                   "Finish it with inspect eval-retry")
+            refuse(
+                where,
+                "the status of the log must be success",
+                "an unfinished log",
+                "Finish it with inspect eval-retry",
+            )
         for name in ("header.json", *(n for n in names if n.startswith("samples/"))):
             try:
                 try:
-                    with log.open(name) as member: data = member.read(MOST_BYTES + 1)
-                except NotImplementedError: data = _unpacked(log, name, where)
-            except (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError,
-                    RuntimeError):
+                    with log.open(name) as member:
+                        data = member.read(MOST_BYTES + 1)
+                except NotImplementedError:
+                    data = _unpacked(log, name, where)
+            except (
+                zipfile.BadZipFile,
+                zlib.error,
+                OSError,
+                EOFError,
+                ValueError,
+                RuntimeError,
+            ):
                 refuse(where, "every member of the archive must be whole", name, _AGAIN)
             if len(data) > MOST_BYTES:
-                refuse(where, "a member of the archive must have at most "
-                       f"{MOST_BYTES:,} bytes", name, "Is this a log of inspect?")
+                refuse(
+                    where,
+                    f"a member of the archive must have at most {MOST_BYTES:,} bytes",
+                    name,
+                    "Is this a log of inspect?",
+                )
             yield as_shape(data, dict, f"{where}, {name}", *about)
 
 
 def _unpacked(log: zipfile.ZipFile, name: str, where: str) -> bytes:
     "A member compressed with Zstandard."
-    try: import zstandard
+    try:
+        import zstandard
     except ImportError:
-        refuse(where, "an .eval file needs Python 3.14 or the package zstandard", "neither",
-               "In the clone: pip install '.[inspect]', or inspect log dump FILE > FILE.json",
-               code="not_installed")
+        refuse(
+            where,
+            "an .eval file needs Python 3.14 or the package zstandard",
+            "neither",
+            "In the clone: pip install '.[inspect]', or inspect log dump FILE > FILE.json",
+            code="not_installed",
+        )
     info = log.getinfo(name)
     log.fp.seek(info.header_offset + 26)
     log.fp.seek(sum(struct.unpack("<HH", log.fp.read(4))), os.SEEK_CUR)
     packed = log.fp.read(info.compress_size)
     unpack = zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True)
-    try: data = unpack.read(MOST_BYTES + 1)
-    except zstandard.ZstdError: data = b""
-    if len(data) <= MOST_BYTES and zlib.crc32(data) != info.CRC: raise zipfile.BadZipFile(name)
+    try:
+        data = unpack.read(MOST_BYTES + 1)
+    except zstandard.ZstdError:
+        data = b""
+    if len(data) <= MOST_BYTES and zlib.crc32(data) != info.CRC:
+        raise zipfile.BadZipFile(name)
     return data
 
 # %% ../../nbs/files/04_inspect_logs.ipynb #c007
 class _Entry(msgspec.Struct):
     "What was made of one scorer; a value that is a mapping has an entry for each key."
+
     name: str
     scorer: str
     metrics: dict[str, dict]
@@ -155,17 +196,26 @@ def _log(header: Mapping, where: str) -> _Log:
     "A header of format 2 whose evaluation succeeded."
     version = header.get("version", 2)
     if type(version) is int and version != 2:
-        refuse(where, "the log must be of inspect's format 2", f"format {version}",
-               "It is newer: run the evaluation with a release of inspect_ai that writes "
-               "format 2, or write a table with id and score" if version > 2 else
-               "It is older: inspect log convert writes it anew")
+        refuse(
+            where,
+            "the log must be of inspect's format 2",
+            f"format {version}",
+            "It is newer: run the evaluation with a release of inspect_ai that writes "
+            "format 2, or write a table with id and score"
+            if version > 2
+            else "It is older: inspect log convert writes it anew",
+        )
     status, invalidated = header.get("status"), header.get("invalidated")
     if isinstance(status, str) and status != "success" or invalidated is True:
-        refuse(where, "the status of the log must be success, and it must not be invalidated",
-               "invalidated" if invalidated else repr(status), "Finish it with inspect "
-               "eval-retry, since what failed would be missing in one arm")
-    return as_shape(header, _Log, where, "the log must have a header of inspect's format 2",
-                    _AGAIN)
+        refuse(
+            where,
+            "the status of the log must be success, and it must not be invalidated",
+            "invalidated" if invalidated else repr(status),
+            "Finish it with inspect eval-retry, since what failed would be missing in one arm",
+        )
+    return as_shape(
+        header, _Log, where, "the log must have a header of inspect's format 2", _AGAIN
+    )
 
 # %% ../../nbs/files/04_inspect_logs.ipynb #c003
 class _Sample(msgspec.Struct):
@@ -183,7 +233,8 @@ class _Sample(msgspec.Struct):
     def asked(self) -> str:
         "Digest of input, target and choices."
         text = self.input
-        if isinstance(text, list): text = [[m.get("role"), m.get("content")] for m in text]
+        if isinstance(text, list):
+            text = [[m.get("role"), m.get("content")] for m in text]
         choices = f" choices {_short(self.choices)}" if self.choices else ""
         return f"input {_short(text)} target {_short(self.target)}{choices}"
 
@@ -209,8 +260,10 @@ class _Likelihood(msgspec.Struct):
     metadata: _Tokens
 
 
-_SAMPLE = ("every sample must have id, epoch, input, target and the score",
-           "Score the log again with inspect score")
+_SAMPLE = (
+    "every sample must have id, epoch, input, target and the score",
+    "Score the log again with inspect score",
+)
 
 
 def _rows(samples: Iterable[dict], value: Callable, log: _Log, where: str) -> dict[str, list]:
@@ -220,62 +273,112 @@ def _rows(samples: Iterable[dict], value: Callable, log: _Log, where: str) -> di
         sample = as_shape(row, _Sample, where, *_SAMPLE)
         place = f"{where}, sample {sample.id!r}, epoch {sample.epoch}"
         for flaw in ("error", "invalidation"):
-            if (got := getattr(sample, flaw)):
+            if got := getattr(sample, flaw):
                 why = got.get("message") or got.get("reason") if isinstance(got, dict) else got
-                refuse(place, f"a sample must have no {flaw}", str(why or got),
-                       "Run it again with inspect eval-retry, or write a table with id and "
-                       "score of the samples that both arms have")
+                refuse(
+                    place,
+                    f"a sample must have no {flaw}",
+                    str(why or got),
+                    "Run it again with inspect eval-retry, or write a table with id and "
+                    "score of the samples that both arms have",
+                )
         rows.setdefault(str(sample.id), []).append(
-            (sample.asked, sample.epoch, value(sample.scores, place),
-             {"input": sample.input, "target": sample.target, **(sample.metadata or {})}))
+            (
+                sample.asked,
+                sample.epoch,
+                value(sample.scores, place),
+                {"input": sample.input, "target": sample.target, **(sample.metadata or {})},
+            )
+        )
     rows = {name: rows[name] for name in sorted(rows, key=natural_order)}
     n, total = sum(map(len, rows.values())), log.results.total_samples
     if not n or not n == total == log.results.completed_samples:
-        refuse(where, f"{total} samples must be there, all completed", str(n),
-               f"Was the log written without its samples, or with a limit? {_AGAIN}")
+        refuse(
+            where,
+            f"{total} samples must be there, all completed",
+            str(n),
+            f"Was the log written without its samples, or with a limit? {_AGAIN}",
+        )
     for name, row in rows.items():
         if sorted(found := [epoch for _, epoch, *_ in row]) != list(range(1, epochs + 1)):
-            refuse(where, f"every sample must have epochs 1 to {epochs}",
-                   f"{found} for {name!r}", _AGAIN)
+            refuse(
+                where,
+                f"every sample must have epochs 1 to {epochs}",
+                f"{found} for {name!r}",
+                _AGAIN,
+            )
         if len({asked for asked, *_ in row}) > 1:
             refuse(where, "all epochs of a sample must ask the same", repr(name), _AGAIN)
     return rows
 
 # %% ../../nbs/files/04_inspect_logs.ipynb #c016
-_LETTERS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0,
-            "false": 0.0}
+_LETTERS = {
+    "C": 1.0,
+    "I": 0.0,
+    "P": 0.5,
+    "N": 0.0,
+    "yes": 1.0,
+    "true": 1.0,
+    "no": 0.0,
+    "false": 0.0,
+}
 
 
 def _number(value, place: str) -> float:
-    if isinstance(value, str): value = _LETTERS.get(value, _LETTERS.get(value.lower(), value))
-    try: number = float(value)
-    except (TypeError, ValueError, OverflowError): number = math.nan
-    if math.isfinite(number): return number
-    refuse(place, "a score must be C, I, P, N or a finite number", repr(value),
-           "Choose a part of it as score='name/key'" if isinstance(value, dict) else
-           "The scorer failed there: score the log again with inspect score")
+    if isinstance(value, str):
+        value = _LETTERS.get(value, _LETTERS.get(value.lower(), value))
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if math.isfinite(number):
+        return number
+    refuse(
+        place,
+        "a score must be C, I, P, N or a finite number",
+        repr(value),
+        "Choose a part of it as score='name/key'"
+        if isinstance(value, dict)
+        else "The scorer failed there: score the log again with inspect score",
+    )
 
 # %% ../../nbs/files/04_inspect_logs.ipynb #fld7
-def _fields(rows: Mapping, slices: Iterable[str], cluster: str | None, known: dict,
-            where: str) -> dict:
+def _fields(
+    rows: Mapping, slices: Iterable[str], cluster: str | None, known: dict, where: str
+) -> dict:
     "Slices and clusters of the samples; a field is the same in all epochs of one."
-    about = fields_of((record for row in rows.values() for *_, record in row), slices, cluster,
-                      known, where)
+    about = fields_of(
+        (record for row in rows.values() for *_, record in row), slices, cluster, known, where
+    )
 
     def of_samples(name, cells):
         epochs = len(cells) // len(rows)
         for i, sample in enumerate(rows):
-            if len(several := dict.fromkeys(cells[i * epochs:(i + 1) * epochs])) > 1:
-                refuse(where, f"all epochs of a sample must agree on {name!r}",
-                       f"{listed(several)} for {sample!r}", "Choose another field")
+            if len(several := dict.fromkeys(cells[i * epochs : (i + 1) * epochs])) > 1:
+                refuse(
+                    where,
+                    f"all epochs of a sample must agree on {name!r}",
+                    f"{listed(several)} for {sample!r}",
+                    "Choose another field",
+                )
         return cells[::epochs]
+
     groups = about["clusters"]
-    return {"slices": {name: of_samples(name, x) for name, x in about["slices"].items()},
-            "clusters": groups and of_samples(cluster, groups)}
+    return {
+        "slices": {name: of_samples(name, x) for name, x in about["slices"].items()},
+        "clusters": groups and of_samples(cluster, groups),
+    }
 
 # %% ../../nbs/files/04_inspect_logs.ipynb #c020
-def _arm(log: _Log, samples: Iterable, file: Path, entry: _Entry, better: str, where: str,
-         fields: Callable = lambda rows: {}):  # rows -> slices and clusters
+def _arm(
+    log: _Log,
+    samples: Iterable,
+    file: Path,
+    entry: _Entry,
+    better: str,
+    where: str,
+    fields: Callable = lambda rows: {},
+):  # rows -> slices and clusters
     scorer, _, key = entry.label.partition("/")
     perplexity = "perplexity_per_token" in entry.metrics
 
@@ -293,19 +396,36 @@ def _arm(log: _Log, samples: Iterable, file: Path, entry: _Entry, better: str, w
     tokens = [{n for *_, (_, n), _ in row} for row in rows.values()]
     for name, counts in zip(rows, tokens, strict=True):
         if len(counts) > 1:
-            refuse(where, "all epochs of a sample must have the same tokens",
-                   f"{sorted(counts)} for {name!r}", "Score one epoch")
+            refuse(
+                where,
+                "all epochs of a sample must have the same tokens",
+                f"{sorted(counts)} for {name!r}",
+                "Score one epoch",
+            )
     shared, asked = _shared(log, file, entry.label, rows), [r[0][0] for r in rows.values()]
     about = fields(rows)
     if not perplexity:
-        _check_number(log, entry.label, math.fsum(means) / len(means), ("accuracy", "mean"),
-                      where)
-        return Scores(ids=list(rows), values=means, score=entry.label, better=better,
-                      prompt_digests=asked, **about, **shared)
+        _check_number(
+            log, entry.label, math.fsum(means) / len(means), ("accuracy", "mean"), where
+        )
+        return Scores(
+            ids=list(rows),
+            values=means,
+            score=entry.label,
+            better=better,
+            prompt_digests=asked,
+            **about,
+            **shared,
+        )
     ids = [f"{name} {text}" for name, text in zip(rows, asked, strict=True)]
-    counts = np.array([n for n, in tokens])
-    losses = WindowLosses.from_arrays(ids, counts, -means / np.maximum(counts, 1),
-                                      document_ids=about.get("clusters") or ids, **shared)
+    counts = np.array([n for (n,) in tokens])
+    losses = WindowLosses.from_arrays(
+        ids,
+        counts,
+        -means / np.maximum(counts, 1),
+        document_ids=about.get("clusters") or ids,
+        **shared,
+    )
     if epochs == 1:  # inspect takes the tokens of the first epoch
         _check_number(log, entry.label, losses.perplexity, ("perplexity_per_token",), where)
     return losses
@@ -315,29 +435,48 @@ def _shared(log: _Log, file: Path, scorer: str, rows: Mapping) -> dict:
     spec, dataset = log.eval, (log.eval.dataset or {}).get("name")
     steps = [[s.get("solver"), s.get("params")] for s in log.plan and log.plan.steps or []]
     source = {
-        "format": "inspect", "tool_version": (spec.packages or {}).get("inspect_ai"),
-        "task": spec.task, "task_version": spec.task_version, "dataset": dataset,
-        "scorer": scorer, "epochs": spec.config.epochs or 1,
-        "epochs_reduced_by": "mean", "log_reduced_by": spec.config.epochs_reducer,
-        "file": file.name, "samples": len(rows), "created": spec.created,
-        "run_id": spec.run_id}
+        "format": "inspect",
+        "tool_version": (spec.packages or {}).get("inspect_ai"),
+        "task": spec.task,
+        "task_version": spec.task_version,
+        "dataset": dataset,
+        "scorer": scorer,
+        "epochs": spec.config.epochs or 1,
+        "epochs_reduced_by": "mean",
+        "log_reduced_by": spec.config.epochs_reducer,
+        "file": file.name,
+        "samples": len(rows),
+        "created": spec.created,
+        "run_id": spec.run_id,
+    }
     solvers = " ".join(str(solver) for solver, _ in steps)
-    return dict(model=str(spec.model or ""), provenance={"source": source},
-                data_id=f"inspect:{spec.task}@{spec.task_version}:{dataset}:{scorer}:"
-                        f"{solvers} {_short(steps)}")
+    return dict(
+        model=str(spec.model or ""),
+        provenance={"source": source},
+        data_id=f"inspect:{spec.task}@{spec.task_version}:{dataset}:{scorer}:"
+        f"{solvers} {_short(steps)}",
+    )
 
 
 def _check_number(log: _Log, scorer: str, ours: float, names: tuple, where: str) -> None:
     for entry in log.results.scores:
-        if entry.label != scorer or entry.reducer not in (None, "mean"): continue
+        if entry.label != scorer or entry.reducer not in (None, "mean"):
+            continue
         for name in (name for name in names if name in entry.metrics):
             metric = entry.metrics[name]
             theirs = metric.get("value")
-            if metric.get("params") or is_finite(theirs) and math.isclose(
-                    theirs, ours, rel_tol=1e-9): continue
-            refuse(where, f"{name} of the log must be that of its samples",
-                   f"{theirs!r}, and {ours!r} from the samples",
-                   "The log was edited, or samples are missing: score it again")
+            if (
+                metric.get("params")
+                or is_finite(theirs)
+                and math.isclose(theirs, ours, rel_tol=1e-9)
+            ):
+                continue
+            refuse(
+                where,
+                f"{name} of the log must be that of its samples",
+                f"{theirs!r}, and {ours!r} from the samples",
+                "The log was edited, or samples are missing: score it again",
+            )
 
 # %% ../../nbs/files/04_inspect_logs.ipynb #c011
 def read_inspect_log(
@@ -354,40 +493,73 @@ def read_inspect_log(
     path, arms, names, known, unclear = Path(path), {}, [], {}, {}
     slices = (slices,) if isinstance(slices, str) else tuple(slices)
     wanted = by_task(score, "score", "read_inspect_log")
-    files = [as_file(path, "read_inspect_log")] if not path.is_dir() else [
-        file for file in _in_folder(path) if is_inspect_log(file)]
+    files = (
+        [as_file(path, "read_inspect_log")]
+        if not path.is_dir()
+        else [file for file in _in_folder(path) if is_inspect_log(file)]
+    )
     if not files:
-        refuse("read_inspect_log", "the folder must hold logs (.eval or .json)", "none",
-               "Name the folder that inspect wrote, usually logs")
+        refuse(
+            "read_inspect_log",
+            "the folder must hold logs (.eval or .json)",
+            "none",
+            "Name the folder that inspect wrote, usually logs",
+        )
     for file in files:
         where = f"read_inspect_log: {'/'.join(file.parts[-2:])}"
         samples = _objects(file, where)
         log = _log(next(samples), where)
         names.append(task := log.eval.task)
-        if tasks and task not in tasks: continue
+        if tasks and task not in tasks:
+            continue
         if task in arms:
-            refuse(where, "a folder must hold one log for each task", f"a second of {task!r}",
-                   "Name the log itself")
+            refuse(
+                where,
+                "a folder must hold one log for each task",
+                f"a second of {task!r}",
+                "Name the log itself",
+            )
         name, entries = wanted.get(task, wanted.get("")), {}
-        for entry in log.results.scores: entries.setdefault(entry.label, entry)
+        for entry in log.results.scores:
+            entries.setdefault(entry.label, entry)
         if name is not None and len(files) == 1:
             as_choice(name, entries, where=where, name="score", error=UsageError)
         fitting = [label for label in entries if name in (None, label)]
-        if len(fitting) > 1: unclear[task] = [*entries]
+        if len(fitting) > 1:
+            unclear[task] = [*entries]
         elif not fitting:
-            refuse(where, "one scorer must be chosen",
-                   f"{name!r} where there are {listed(entries)}" if name else "none",
-                   f"Say score='{task}={next(iter(entries))}', for example" if entries else
-                   "Score the log first", error=UsageError if name else ContractError)
-        arms[task] = None if unclear else _arm(
-            log, samples, file, entries[fitting[0]], better, where, partial(
-                _fields, slices=slices, cluster=cluster, known=known, where=where))
+            refuse(
+                where,
+                "one scorer must be chosen",
+                f"{name!r} where there are {listed(entries)}" if name else "none",
+                f"Say score='{task}={next(iter(entries))}', for example"
+                if entries
+                else "Score the log first",
+                error=UsageError if name else ContractError,
+            )
+        arms[task] = (
+            None
+            if unclear
+            else _arm(
+                log,
+                samples,
+                file,
+                entries[fitting[0]],
+                better,
+                where,
+                partial(_fields, slices=slices, cluster=cluster, known=known, where=where),
+            )
+        )
     if unclear:
         some = [f"{task}={labels[0]}" for task, labels in unclear.items()]
-        refuse("read_inspect_log", "one scorer must be chosen for each task",
-               "; ".join(f"{task}: {listed(labels)}" for task, labels in unclear.items()),
-               f"Say score={some[0]!r}, for example" if not some[1:] else
-               f"Say score='TASK=NAME' of each, such as {listed(some)}")
+        refuse(
+            "read_inspect_log",
+            "one scorer must be chosen for each task",
+            "; ".join(f"{task}: {listed(labels)}" for task, labels in unclear.items()),
+            f"Say score={some[0]!r}, for example"
+            if not some[1:]
+            else f"Say score='TASK=NAME' of each, such as {listed(some)}",
+        )
     for task in (*tasks, *filter(None, wanted)):
         as_choice(task, names, where="read_inspect_log", name="a task", error=UsageError)
     check_fields((*slices, cluster), known, "read_inspect_log")

@@ -7,7 +7,9 @@ __all__ = ['is_logit_file', 'read_logit_arm', 'read_logit_pair', 'is_perplexity_
            'read_perplexity_pair']
 
 # %% ../../nbs/files/05_llama_cpp.ipynb #c021
-import math, os, re
+import math
+import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,9 +19,9 @@ import numpy as np
 
 from ..arms.pair import Pair, pair
 from ..arms.window_losses import WindowLosses
-from ..metrics.divergence import EDGES, change_columns, change_counts
-from ..foundations.store import as_file, digest, open_file, read_file
 from ..foundations.refuse import PairingError, refuse
+from ..foundations.store import as_file, digest, open_file, read_file
+from ..metrics.divergence import EDGES, change_columns, change_counts
 
 # %% ../../nbs/files/05_llama_cpp.ipynb #k0000013
 _MAGIC, _HEAD = b"_logits_", 20  # bytes before the tokens
@@ -28,19 +30,23 @@ _MAGIC, _HEAD = b"_logits_", 20  # bytes before the tokens
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Logits:
     "A file of log-probabilities whose size is the one that its header promises."
+
     path: Path
     n_ctx: int
     n_vocab: int
     tokens: np.ndarray  # shape (n_chunk, n_ctx)
 
     @property
-    def n_chunk(self) -> int: return len(self.tokens)
+    def n_chunk(self) -> int:
+        return len(self.tokens)
 
     @property
-    def first(self) -> int: return self.n_ctx // 2  # its row predicts the token after it
+    def first(self) -> int:
+        return self.n_ctx // 2  # its row predicts the token after it
 
     @property
-    def rows(self) -> int: return self.n_ctx - 1 - self.first  # of a chunk
+    def rows(self) -> int:
+        return self.n_ctx - 1 - self.first  # of a chunk
 
     @property
     def row(self) -> np.dtype:
@@ -55,26 +61,38 @@ class _Logits:
 # %% ../../nbs/files/05_llama_cpp.ipynb #k0000014
 def is_logit_file(path: str | os.PathLike) -> bool:
     "Whether a file begins as those of `--kl-divergence-base`."
-    if not Path(path).is_file(): return False
-    with open_file(path, "is_logit_file") as file: return file.read(len(_MAGIC)) == _MAGIC
+    if not Path(path).is_file():
+        return False
+    with open_file(path, "is_logit_file") as file:
+        return file.read(len(_MAGIC)) == _MAGIC
 
 # %% ../../nbs/files/05_llama_cpp.ipynb #k0000015
 def _opened(path: str | os.PathLike, where: str) -> _Logits:
     "The header and the tokens, or a refusal."
     path = as_file(path, where)
     where, length = f"{where}: {path}", path.stat().st_size
-    damaged = lambda must, got: refuse(where, must, got, "The writer was interrupted or still "
-                                       "runs, or the file is damaged: write it again",
-                                       code="damaged")
+    damaged = lambda must, got: refuse(
+        where,
+        must,
+        got,
+        "The writer was interrupted or still runs, or the file is damaged: write it again",
+        code="damaged",
+    )
     with open(path, "rb") as file:
         if file.read(8) != _MAGIC:
-            refuse(where, "the file must begin with '_logits_'", "other bytes",
-                   "Write it with llama-perplexity --kl-divergence-base FILE")
+            refuse(
+                where,
+                "the file must begin with '_logits_'",
+                "other bytes",
+                "Write it with llama-perplexity --kl-divergence-base FILE",
+            )
         head = np.fromfile(file, "<i4", 3)
         n_ctx, n_vocab, n_chunk = head.tolist() if head.size == 3 else (0, 0, 0)
         if n_ctx < 3 or n_vocab < 2 or n_chunk < 1 or 4 * n_chunk * n_ctx > length - _HEAD:
-            damaged("the header must name a context, a vocabulary and chunks that fit",
-                    f"n_ctx {n_ctx}, n_vocab {n_vocab}, n_chunk {n_chunk}, {length} bytes")
+            damaged(
+                "the header must name a context, a vocabulary and chunks that fit",
+                f"n_ctx {n_ctx}, n_vocab {n_vocab}, n_chunk {n_chunk}, {length} bytes",
+            )
         tokens = np.fromfile(file, "<i4", n_chunk * n_ctx).reshape(n_chunk, n_ctx)
     logits = _Logits(path=path, n_ctx=n_ctx, n_vocab=n_vocab, tokens=tokens)
     if length != logits.size:
@@ -90,6 +108,7 @@ _BLOCK = 2**22  # numbers at a time
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Block:
     "Some rows of one chunk."
+
     chunk: int
     q: np.ndarray  # shape (m, n_vocab), uint16
     scale: np.ndarray  # shape (m,)
@@ -124,13 +143,22 @@ def _blocks(logits: _Logits, where: str) -> Iterator[_Block]:
                 good = (scale >= 0) & (least < 0) & (scale * np.float32(65535) + least < 1e-3)
             if not good.all():
                 i = int(np.argmin(good))
-                refuse(f"{where}: {logits.path}", "probabilities must lie between 0 and 1",
-                       f"scale {scale[i]}, least log-probability {least[i]} in row "
-                       f"{begin + i} of chunk {c}", "The file is damaged: write it again",
-                       code="damaged")
+                refuse(
+                    f"{where}: {logits.path}",
+                    "probabilities must lie between 0 and 1",
+                    f"scale {scale[i]}, least log-probability {least[i]} in row "
+                    f"{begin + i} of chunk {c}",
+                    "The file is damaged: write it again",
+                    code="damaged",
+                )
             at = logits.first + 1 + begin
-            yield _Block(chunk=c, q=data["q"][:, :logits.n_vocab], scale=scale, least=least,
-                         target=logits.tokens[c, at:at + len(data)])
+            yield _Block(
+                chunk=c,
+                q=data["q"][:, : logits.n_vocab],
+                scale=scale,
+                least=least,
+                target=logits.tokens[c, at : at + len(data)],
+            )
 
 # %% ../../nbs/files/05_llama_cpp.ipynb #k0000022
 def _divergence(a: _Block, b: _Block) -> float:
@@ -157,15 +185,29 @@ def _windows(n_chunk: int, n_ctx: int) -> list[str]:
 def _arm(logits: _Logits, sums: np.ndarray, cut: int, columns=None, **provenance):
     "sums: of the losses of each chunk; cut: tokens at the cut-off."
     log_loss = sums / logits.rows
-    source = {"format": "llama.cpp logits", "n_ctx": logits.n_ctx, "n_vocab": logits.n_vocab,
-              "n_chunk": logits.n_chunk, "tokens_at_cut_off": cut}
+    source = {
+        "format": "llama.cpp logits",
+        "n_ctx": logits.n_ctx,
+        "n_vocab": logits.n_vocab,
+        "n_chunk": logits.n_chunk,
+        "tokens_at_cut_off": cut,
+    }
     asked = f"{logits.n_ctx} {logits.n_vocab} ".encode() + logits.tokens.tobytes()
     return WindowLosses.from_arrays(
-        _windows(logits.n_chunk, logits.n_ctx), [logits.rows] * logits.n_chunk, log_loss,
-        columns=columns, model=logits.path.name,
+        _windows(logits.n_chunk, logits.n_ctx),
+        [logits.rows] * logits.n_chunk,
+        log_loss,
+        columns=columns,
+        model=logits.path.name,
         data_id="llama.cpp:" + digest(asked).removeprefix("sha256:"),
-        provenance={"source": source, "digest": digest(log_loss.tobytes()),
-                    "max_length": logits.n_ctx, "stride": logits.n_ctx, **provenance})
+        provenance={
+            "source": source,
+            "digest": digest(log_loss.tobytes()),
+            "max_length": logits.n_ctx,
+            "stride": logits.n_ctx,
+            **provenance,
+        },
+    )
 
 # %% ../../nbs/files/05_llama_cpp.ipynb #k0000026
 def read_logit_arm(path: str | os.PathLike) -> WindowLosses:
@@ -180,7 +222,7 @@ def read_logit_arm(path: str | os.PathLike) -> WindowLosses:
 
 # %% ../../nbs/files/05_llama_cpp.ipynb #k0000029
 def read_logit_pair(
-    baseline: str | os.PathLike,   # a file of `--kl-divergence-base`
+    baseline: str | os.PathLike,  # a file of `--kl-divergence-base`
     candidate: str | os.PathLike,  # a file of the same text, context and vocabulary
 ) -> Pair:
     "Losses, KL divergence, changed first choices and probabilities of two files."
@@ -207,29 +249,46 @@ def read_logit_pair(
 
 
 def _check_same(a: _Logits, b: _Logits, where: str) -> None:
-    checks = [(f"{name} must match", getattr(a, name), getattr(b, name))
-              for name in ("n_ctx", "n_vocab", "n_chunk")]
+    checks = [
+        (f"{name} must match", getattr(a, name), getattr(b, name))
+        for name in ("n_ctx", "n_vocab", "n_chunk")
+    ]
     if a.tokens.shape == b.tokens.shape and len(at := np.argwhere(a.tokens != b.tokens)):
         c, i = at[0]
-        checks.append((f"the tokens must match, also token {i} of chunk {c}",
-                       a.tokens[c, i], b.tokens[c, i]))
+        checks.append(
+            (
+                f"the tokens must match, also token {i} of chunk {c}",
+                a.tokens[c, i],
+                b.tokens[c, i],
+            )
+        )
     for must, x, y in checks:
         if x != y:
-            refuse(where, must, f"{x} and {y}", "Run both with the same text, -c, --chunks "
-                   "and tokenizer", error=PairingError)
+            refuse(
+                where,
+                must,
+                f"{x} and {y}",
+                "Run both with the same text, -c, --chunks and tokenizer",
+                error=PairingError,
+            )
 
 # %% ../../nbs/files/05_llama_cpp.ipynb #k0000034
 _STARTS = re.compile(r"calculating perplexity over (\d{1,9}) chunks, n_ctx=(\d{1,9})\b")
 _ENTRY = re.compile(r"\[(\d{1,9})\](\d+\.\d{4}|-?nan|inf),")
-_LINE = re.compile(r"^ *\d+  (\d+\.\d{4}|-?nan|inf)  +(\d+\.\d{6}|-?nan|inf)  +"
-                   r"(?:\d+\.\d{6}|-?nan) *$", re.M)
+_LINE = re.compile(
+    r"^ *\d+  (\d+\.\d{4}|-?nan|inf)  +(\d+\.\d{6}|-?nan|inf)  +"
+    r"(?:\d+\.\d{6}|-?nan) *$",
+    re.M,
+)
 _FINAL = re.compile(r"Final estimate: PPL = (\d+\.\d{4})")
 
 
 def is_perplexity_log(path: str | os.PathLike) -> bool:
     "Whether a text says, early on, that llama-perplexity calculates."
-    if not Path(path).is_file(): return False
-    with open_file(path, "read_perplexity_log") as file: head = file.read(2**21)
+    if not Path(path).is_file():
+        return False
+    with open_file(path, "read_perplexity_log") as file:
+        head = file.read(2**21)
     return _STARTS.search(head.decode("utf-8", "replace")) is not None
 
 # %% ../../nbs/files/05_llama_cpp.ipynb #k0000035
@@ -238,27 +297,45 @@ def _parsed(path, where):
     text = read_file(path, where).decode("utf-8", "replace")
     where, start = f"{where}: {path}", _STARTS.search(text)
     if len(runs := _STARTS.findall(text)) > 1:
-        refuse(where, "a log must be of one run",
-               f"{len(runs)}, of {' and '.join(n for n, _ in runs)} chunks",
-               "Keep each run in a file of its own")
+        refuse(
+            where,
+            "a log must be of one run",
+            f"{len(runs)}, of {' and '.join(n for n, _ in runs)} chunks",
+            "Keep each run in a file of its own",
+        )
     if start is None:
-        refuse(where, "the log must say 'calculating perplexity over N chunks, n_ctx=M'",
-               "no such line", "Keep both streams: llama-perplexity ... > FILE 2>&1")
+        refuse(
+            where,
+            "the log must say 'calculating perplexity over N chunks, n_ctx=M'",
+            "no such line",
+            "Keep both streams: llama-perplexity ... > FILE 2>&1",
+        )
     entries, lines = _ENTRY.findall(text), _LINE.findall(text)
     numbered = [int(k) for k, _ in entries] == list(range(1, len(entries) + 1))
     perplexity = np.array([float(v) for _, v in entries] or [float(p) for p, _ in lines])
     found = np.log(perplexity) if entries else np.array([float(loss) for _, loss in lines])
     if len(found) != int(start[1]) or not numbered or entries and lines:
-        refuse(where, f"the log must have {start[1]} chunks, each once", len(found),
-               "The run was interrupted, or lines were lost: run it again")
+        refuse(
+            where,
+            f"the log must have {start[1]} chunks, each once",
+            len(found),
+            "The run was interrupted, or lines were lost: run it again",
+        )
     if not np.isfinite(found).all():
-        refuse(where, "every chunk must have a perplexity",
-               f"none for chunk {int(np.isfinite(found).argmin()) + 1}",
-               "The model overflowed there: run it again with another precision")
+        refuse(
+            where,
+            "every chunk must have a perplexity",
+            f"none for chunk {int(np.isfinite(found).argmin()) + 1}",
+            "The model overflowed there: run it again with another precision",
+        )
     final = _FINAL.search(text)
     if final and abs(float(final[1]) - perplexity[-1]) > 2e-4:
-        refuse(where, "the last chunk must give the final estimate",
-               f"{perplexity[-1]} and {final[1]}", "The log was changed: run it again")
+        refuse(
+            where,
+            "the last chunk must give the final estimate",
+            f"{perplexity[-1]} and {final[1]}",
+            "The log was changed: run it again",
+        )
     error = 0.5e-4 / perplexity if entries else np.full(len(found), 0.5e-6)
     return found, error, int(start[2]), bool(entries)
 
@@ -269,28 +346,39 @@ def _of_log(path, where):
     k = np.arange(1, len(running) + 1)
     before = np.append(0, (k * error)[:-1])
     noise = (((k * error) ** 2 + before**2) / 3).mean()
-    source = {"format": "llama.cpp log", "n_ctx": n_ctx, "n_chunk": len(k),
-              "rounding": float(np.sqrt(noise))}
+    source = {
+        "format": "llama.cpp log",
+        "n_ctx": n_ctx,
+        "n_chunk": len(k),
+        "rounding": float(np.sqrt(noise)),
+    }
     log_loss = np.maximum(np.diff(k * running, prepend=0), 0)
     return WindowLosses.from_arrays(
-        _windows(len(k), n_ctx), [n_ctx - 1 - n_ctx // 2] * len(k), log_loss,
-        model=Path(path).name, data_id=f"llama.cpp log, n_ctx={n_ctx}, {len(k)} chunks",
-        provenance={"source": source, "max_length": n_ctx, "stride": n_ctx}), default
+        _windows(len(k), n_ctx),
+        [n_ctx - 1 - n_ctx // 2] * len(k),
+        log_loss,
+        model=Path(path).name,
+        data_id=f"llama.cpp log, n_ctx={n_ctx}, {len(k)} chunks",
+        provenance={"source": source, "max_length": n_ctx, "stride": n_ctx},
+    ), default
 
 # %% ../../nbs/files/05_llama_cpp.ipynb #k0000038
 def read_perplexity_log(path: str | os.PathLike) -> WindowLosses:
     "The losses in a log of `llama-perplexity --ppl-output-type 1`, a window a chunk."
     arm, default = _of_log(path, "read_perplexity_log")
     if default:
-        refuse(f"read_perplexity_log: {path}", "losses need 6 decimals",
-               "the default log, perplexities with 4",
-               "Run it with --ppl-output-type 1; two such logs are compared by "
-               "read_perplexity_pair, or by invar-nb compare A B")
+        refuse(
+            f"read_perplexity_log: {path}",
+            "losses need 6 decimals",
+            "the default log, perplexities with 4",
+            "Run it with --ppl-output-type 1; two such logs are compared by "
+            "read_perplexity_pair, or by invar-nb compare A B",
+        )
     return arm
 
 
 def read_perplexity_pair(
-    baseline: str | os.PathLike,   # output of llama-perplexity
+    baseline: str | os.PathLike,  # output of llama-perplexity
     candidate: str | os.PathLike,  # logs of any type
 ) -> Pair:
     "Two logs, where rounding is at most a twentieth of the differences' variance."
@@ -300,7 +388,10 @@ def read_perplexity_pair(
     spread = float((arms[1].log_loss - arms[0].log_loss).std())
     noise = math.hypot(*[arm.provenance["source"]["rounding"] for arm in arms])
     if noise**2 > 0.05 * spread**2:
-        refuse(where, "the windows' differences must exceed the rounding of the logs",
-               f"a spread of {spread:.2g} nats with rounding of {noise:.2g}",
-               "Run both with --ppl-output-type 1, or with --kl-divergence-base")
+        refuse(
+            where,
+            "the windows' differences must exceed the rounding of the logs",
+            f"a spread of {spread:.2g} nats with rounding of {noise:.2g}",
+            "Run both with --ppl-output-type 1, or with --kl-divergence-base",
+        )
     return made

@@ -6,33 +6,41 @@
 __all__ = ['is_lm_eval', 'by_task', 'fields_of', 'check_fields', 'noting_clusters', 'read_lm_eval']
 
 # %% ../../nbs/files/03_lm_eval.ipynb #c026
-import hashlib, math, os, re
+import hashlib
+import math
+import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
 import msgspec
 import numpy as np
+
+from ..arms.arm import Scores, as_name, listed
+from ..arms.predictions import Predictions
+from ..arms.window_losses import WindowLosses
+from .predictions import ASKED_VALUES
 from ..foundations.refuse import UsageError, as_choice, is_finite, refuse
 from ..foundations.store import as_file, as_shape, read_file, read_lines
-from ..arms.arm import as_name, listed
-from ..arms.window_losses import WindowLosses
-from ..arms.predictions import Predictions
-from ..arms.arm import Scores
-from .predictions import ASKED_VALUES
 
 # %% ../../nbs/files/03_lm_eval.ipynb #c009
 _NAME = re.compile(r"(?:samples_(.+)|results)_(\d{4}-\d\d-\d\dT[\d-]{8}(?:\.\d+)?)\.jsonl?")
 _COPY_AGAIN = "Copy the file again, or run lm_eval again"
-_ALONE = ("or read the file alone, without its hashes, as a table: id='doc_id' with "
-          "score='acc' or another of its metrics")
+_ALONE = (
+    "or read the file alone, without its hashes, as a table: id='doc_id' with "
+    "score='acc' or another of its metrics"
+)
 _ONE_MODEL = "Name the folder of one model"
 
 
 def is_lm_eval(path: str | os.PathLike) -> bool:
     "Whether this is named as a file of lm-evaluation-harness is, or a folder with some."
     path = Path(path)
-    try: files = path.rglob("*_*.json*") if path.is_dir() else [path] * path.is_file()
-    except (OSError, ValueError): return False
+    try:
+        files = path.rglob("*_*.json*") if path.is_dir() else [path] * path.is_file()
+    except (OSError, ValueError):
+        return False
     return any(_NAME.fullmatch(file.name) for file in files)
 
 
@@ -40,22 +48,31 @@ def _sample_files(path: Path, where: str) -> dict[str, list[Path]]:
     "Sample files by task, oldest first."
     name = None if path.is_dir() else _NAME.fullmatch(as_file(path, where).name)
     if name is None and not path.is_dir():
-        refuse(where, "the file must have the name that lm_eval gave it", path.name,
-               "Name it samples_<task>_<time>.jsonl, beside its results_<time>.json, "
-               f"{_ALONE}")
+        refuse(
+            where,
+            "the file must have the name that lm_eval gave it",
+            path.name,
+            f"Name it samples_<task>_<time>.jsonl, beside its results_<time>.json, {_ALONE}",
+        )
     folder, time = (path.parent, name[2]) if name else (path, "*")
     files = [path] if name and name[1] else folder.rglob(f"samples_*_{time}.json*")
     named = sorted((m[1], m[2], file) for file in files if (m := _NAME.fullmatch(file.name)))
     if not named:
-        refuse(where, "there must be files samples_<task>_<time>.jsonl", "none",
-               "Run lm_eval with --log_samples: results alone say nothing about examples")
+        refuse(
+            where,
+            "there must be files samples_<task>_<time>.jsonl",
+            "none",
+            "Run lm_eval with --log_samples: results alone say nothing about examples",
+        )
     tasks = {}
-    for task, _, file in named: tasks.setdefault(task, []).append(file)
+    for task, _, file in named:
+        tasks.setdefault(task, []).append(file)
     return tasks
 
 # %% ../../nbs/files/03_lm_eval.ipynb #c048
 class _Run(msgspec.Struct):
     "What a results file says about the run, where it says it."
+
     config: dict | None = None
 
 
@@ -66,6 +83,7 @@ class _Counts(msgspec.Struct):
 
 class _Config(msgspec.Struct):
     "How a task was set."
+
     output_type: object = None
     gen_prefix: str | None = None
     target_delimiter: str | None = " "  # between prompt and choice
@@ -73,6 +91,7 @@ class _Config(msgspec.Struct):
 
 class _Said(msgspec.Struct):
     "What a results file says about one task."
+
     results: dict[str, object]
     configs: _Config
     versions: object
@@ -88,108 +107,147 @@ class _Said(msgspec.Struct):
         return [(metric, name) for metric, _, name in keys if not metric.endswith("_stderr")]
 
     @property
-    def kind(self) -> str: return str(self.configs.output_type)
+    def kind(self) -> str:
+        return str(self.configs.output_type)
 
 
 def _results(file: Path, task: str, where: str) -> tuple[dict, _Said]:
     "The results file of the same time, and what it says about the task."
     time = _NAME.fullmatch(file.name)[2]
-    beside = [other for other in file.parent.glob(f"*_{time}.json")
-              if not other.name.startswith("samples_")]
+    beside = [
+        other
+        for other in file.parent.glob(f"*_{time}.json")
+        if not other.name.startswith("samples_")
+    ]
     if len(beside) != 1:
-        refuse(where, f"results_{time}.json must lie beside {file.name}",
-               f"{len(beside) or 'no'} such file{'s' * (len(beside) > 1)}",
-               "Copy it too, since counts, versions and directions of the metrics are in it, "
-               f"{_ALONE}")
-    about = (where, f"{beside[0].name} must say what was done in the task {task!r}",
-             "It is of another run, or older than lm-eval 0.4.5: copy the whole output folder "
-             "again, or run lm_eval again")
+        refuse(
+            where,
+            f"results_{time}.json must lie beside {file.name}",
+            f"{len(beside) or 'no'} such file{'s' * (len(beside) > 1)}",
+            "Copy it too, since counts, versions and directions of the metrics are in it, "
+            f"{_ALONE}",
+        )
+    about = (
+        where,
+        f"{beside[0].name} must say what was done in the task {task!r}",
+        "It is of another run, or older than lm-eval 0.4.5: copy the whole output folder "
+        "again, or run lm_eval again",
+    )
     run = as_shape(read_file(beside[0], where), dict[str, object], *about)
     as_shape(run, _Run, *about)
-    said = {name: value[task] for name, value in run.items()
-            if isinstance(value, dict) and task in value}
+    said = {
+        name: value[task]
+        for name, value in run.items()
+        if isinstance(value, dict) and task in value
+    }
     return run, as_shape(said, _Said, *about)
 
 # %% ../../nbs/files/03_lm_eval.ipynb #c010
 def by_task(
-    texts,      # NAME or TASK=NAME, one or several; None
+    texts,  # NAME or TASK=NAME, one or several; None
     what: str,  # "filter", "score"
     where: str,
 ) -> dict[str, str]:
-    "Task -> name; \"\" is any task that has none of its own."
+    'Task -> name; "" is any task that has none of its own.'
     texts = [texts] if isinstance(texts, str) else list(texts or ())
     names = {task: name for task, _, name in (text.rpartition("=") for text in texts)}
     if len(names) < len(texts):
-        refuse(where, f"each task must have one {what}", listed(texts),
-               "Write TASK=NAME for a single task", error=UsageError)
+        refuse(
+            where,
+            f"each task must have one {what}",
+            listed(texts),
+            "Write TASK=NAME for a single task",
+            error=UsageError,
+        )
     return names
 
 # %% ../../nbs/files/03_lm_eval.ipynb #c005
-_USUAL = {"loglikelihood_rolling": ("word_perplexity", "byte_perplexity"),
-          "multiple_choice": ("acc",)}
+_USUAL = {
+    "loglikelihood_rolling": ("word_perplexity", "byte_perplexity"),
+    "multiple_choice": ("acc",),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Task:
     "One task of one run, and what of it is read."
+
     name: str
     file: Path
-    older: int    # files of earlier runs of this task
-    run: dict     # the results file
-    said: _Said   # in it, about this task
+    older: int  # files of earlier runs of this task
+    run: dict  # the results file
+    said: _Said  # in it, about this task
     filter: str
     metric: str
-    wanted: str | None = None     # the metric that was asked for
+    wanted: str | None = None  # the metric that was asked for
     wanted_filter: str | None = None
     slices: tuple[str, ...] = ()  # fields of the documents
-    cluster: str | None = None    # one of them
+    cluster: str | None = None  # one of them
     known: dict = field(default_factory=dict)  # names of those that the rows have
 
     @property
-    def where(self) -> str: return f"read_lm_eval: {'/'.join(self.file.parts[-2:])}"
+    def where(self) -> str:
+        return f"read_lm_eval: {'/'.join(self.file.parts[-2:])}"
 
 
 def _choose(said: _Said, filter: str | None, score: str | None) -> list[tuple]:
     "The (metric, filter) that are meant, the first being taken."
     keys = said.metrics
     for part, names in ((1, [filter]), (0, [score, *_USUAL.get(said.kind, ())])):
-        keys = next((some for name in names
-                     if (some := [key for key in keys if key[part] == name])), keys)
+        keys = next(
+            (some for name in names if (some := [key for key in keys if key[part] == name])),
+            keys,
+        )
     return keys
 
 # %% ../../nbs/files/03_lm_eval.ipynb #fld2
 def _flat(record: Mapping, before: str = "") -> Iterator[tuple[str, object]]:
     "(name, value) of every field that holds a single value."
     for name, value in record.items():
-        if isinstance(value, dict): yield from _flat(value, f"{before}{name}.")
+        if isinstance(value, dict):
+            yield from _flat(value, f"{before}{name}.")
         elif value is not None and value != "" and not isinstance(value, list):
             yield f"{before}{name}", value
 
 
 def fields_of(
     records: Iterable[Mapping],  # the fields of each document
-    slices: Iterable[str],       # names of fields; one in another as `meta.topic`
+    slices: Iterable[str],  # names of fields; one in another as `meta.topic`
     cluster: str | None,
-    known: dict,                 # names seen so far, to which those of the records are added
+    known: dict,  # names seen so far, to which those of the records are added
     where: str,
 ) -> dict:
     "Slices and clusters from the fields that were asked for, and from no others."
     flat = [dict(_flat(record)) for record in records] if slices or cluster else []
-    for record in flat: known.update(dict.fromkeys(record))
-    found = {name: [None if name not in record else as_name(
-        record[name], f"field {name!r}", where, f"document {i}")
-                    for i, record in enumerate(flat)]
-             for name in dict.fromkeys((*slices, *[cluster] * (cluster is not None)))}
+    for record in flat:
+        known.update(dict.fromkeys(record))
+    found = {
+        name: [
+            None
+            if name not in record
+            else as_name(record[name], f"field {name!r}", where, f"document {i}")
+            for i, record in enumerate(flat)
+        ]
+        for name in dict.fromkeys((*slices, *[cluster] * (cluster is not None)))
+    }
     groups = found.get(cluster)
     if groups and None in groups and any(groups):
-        refuse(where, f"every document must have the field {cluster!r} to be clustered by it",
-               f"{groups.count(None)} of {len(groups)} without it, the first is document "
-               f"{groups.index(None)}", "Choose another field, or leave it out")
+        refuse(
+            where,
+            f"every document must have the field {cluster!r} to be clustered by it",
+            f"{groups.count(None)} of {len(groups)} without it, the first is document "
+            f"{groups.index(None)}",
+            "Choose another field, or leave it out",
+        )
     sliced = {name: found[name] for name in slices if any(found[name])}
     for name, cells in sliced.items():
         if len({*cells}) > ASKED_VALUES:
-            refuse(where, "a slice must hold few different values",
-                   f"field {name!r}, which has {len({*cells})}", "Choose another field")
+            refuse(
+                where,
+                "a slice must hold few different values",
+                f"field {name!r}, which has {len({*cells})}",
+                "Choose another field",
+            )
     return {"slices": sliced, "clusters": groups if groups and None not in groups else None}
 
 
@@ -203,27 +261,36 @@ def check_fields(names: Iterable[str | None], known: Iterable[str], where: str) 
 def noting_clusters(arms: dict, cluster: str | None) -> dict:
     "The arms, those with a note that lack the field by which others are clustered."
     lacking = lambda arm: arm.clusters is None or [*arm.clusters] == [*arm.ids]
-    return {task: arm.changed(provenance={**arm.provenance, "unclustered": cluster})
-            if cluster and lacking(arm) else arm for task, arm in arms.items()}
+    return {
+        task: arm.changed(provenance={**arm.provenance, "unclustered": cluster})
+        if cluster and lacking(arm)
+        else arm
+        for task, arm in arms.items()
+    }
 
 # %% ../../nbs/files/03_lm_eval.ipynb #shapes01
 class _Value(msgspec.Struct):
     "A row's number of the metric."
+
     value: float | bool
 
     def __post_init__(self):
-        if not math.isfinite(self.value): raise ValueError(f"{self.value}")
+        if not math.isfinite(self.value):
+            raise ValueError(f"{self.value}")
 
 
 class _Sum(msgspec.Struct):
     "A row's log-likelihood and what it counts by."
+
     value: tuple[float, int]
 
-    def __post_init__(self): _Value(self.value[0])
+    def __post_init__(self):
+        _Value(self.value[0])
 
 
 class _Choices(_Value):
     "A row's log-likelihood of each choice."
+
     class Asked(msgspec.Struct):
         arg_1: str
 
@@ -243,6 +310,7 @@ class _Choices(_Value):
 # %% ../../nbs/files/03_lm_eval.ipynb #c038
 class _Row(msgspec.Struct):
     "What every row must have; a metric's number stands under its name."
+
     doc_id: int
     filter: str
     doc_hash: str
@@ -261,80 +329,146 @@ def _rows(task: _Task, shape: type, value: Callable) -> tuple[dict, list]:
     "Ids, prompts and fields of a task's documents, in their order, and a value of each row."
     rows, hashed = [], hashlib.sha256()
     for place, line in read_lines(task.file, task.where):
-        cells = as_shape(line, dict, *(about := (
-            place, "every line must be a JSON object with the hashes of a row",
-            f"Run lm_eval 0.4.5 or newer. {_COPY_AGAIN}")))
+        cells = as_shape(
+            line,
+            dict,
+            *(
+                about := (
+                    place,
+                    "every line must be a JSON object with the hashes of a row",
+                    f"Run lm_eval 0.4.5 or newer. {_COPY_AGAIN}",
+                )
+            ),
+        )
         row = as_shape(cells, _Row, *about, strict=False)
         hashed.update((row.doc_hash + row.prompt_hash + row.target_hash).encode())
-        if row.filter != task.filter: continue
+        if row.filter != task.filter:
+            continue
         cells["value"] = cells.get(task.metric)
-        rows.append((row, value(as_shape(
-            cells, shape, place, f"a row must have the numbers of {task.metric}",
-            "It has no number for each example: run the task again, or choose another "
-            "with score=", strict=False))))
+        rows.append(
+            (
+                row,
+                value(
+                    as_shape(
+                        cells,
+                        shape,
+                        place,
+                        f"a row must have the numbers of {task.metric}",
+                        "It has no number for each example: run the task again, or choose another "
+                        "with score=",
+                        strict=False,
+                    )
+                ),
+            )
+        )
     if len(rows) != (count := task.said.n_samples.effective):
-        refuse(task.where, f"{count} rows of filter {task.filter!r} must be there, as the "
-               "results file says", str(len(rows)), f"Rows were lost or added. {_COPY_AGAIN}")
+        refuse(
+            task.where,
+            f"{count} rows of filter {task.filter!r} must be there, as the results file says",
+            str(len(rows)),
+            f"Rows were lost or added. {_COPY_AGAIN}",
+        )
     if hashed.hexdigest() != (recorded := task.said.task_hashes):
-        refuse(task.where, f"the rows' hashes must give the task hash {recorded[:12]}",
-               hashed.hexdigest()[:12], "The file was changed, or is of another run. "
-               + _COPY_AGAIN)
+        refuse(
+            task.where,
+            f"the rows' hashes must give the task hash {recorded[:12]}",
+            hashed.hexdigest()[:12],
+            "The file was changed, or is of another run. " + _COPY_AGAIN,
+        )
     rows.sort(key=lambda row: row[0].doc_id)
-    about = fields_of([row.record for row, _ in rows], task.slices, task.cluster, task.known,
-                      task.where)
-    return about | {"ids": [f"{row.doc_id}:{row.doc_hash[:12]}" for row, _ in rows],
-                    "prompt_digests": [
-                        f"prompt {row.prompt_hash[:12]} target {row.target_hash[:12]}"
-                        for row, _ in rows]}, [x for _, x in rows]
+    about = fields_of(
+        [row.record for row, _ in rows], task.slices, task.cluster, task.known, task.where
+    )
+    return about | {
+        "ids": [f"{row.doc_id}:{row.doc_hash[:12]}" for row, _ in rows],
+        "prompt_digests": [
+            f"prompt {row.prompt_hash[:12]} target {row.target_hash[:12]}" for row, _ in rows
+        ],
+    }, [x for _, x in rows]
 
 # %% ../../nbs/files/03_lm_eval.ipynb #c008
 def _shared(task: _Task, n: int) -> dict:
     run, said = task.run, task.said
     source = {
-        "format": "lm-eval", "tool_version": run.get("lm_eval_version"), "task": task.name,
-        "task_version": said.versions, "task_hash": said.task_hashes, "metric": task.metric,
-        "filter": task.filter, "kind": said.kind, "file": task.file.name,
-        "older_files": task.older, "examples": n, "shots": said.n_shot,
+        "format": "lm-eval",
+        "tool_version": run.get("lm_eval_version"),
+        "task": task.name,
+        "task_version": said.versions,
+        "task_hash": said.task_hashes,
+        "metric": task.metric,
+        "filter": task.filter,
+        "kind": said.kind,
+        "file": task.file.name,
+        "older_files": task.older,
+        "examples": n,
+        "shots": said.n_shot,
         "examples_of_task": said.n_samples.original,
-        "max_length": run.get("max_length"), "chat_template": run.get("chat_template_sha"),
+        "max_length": run.get("max_length"),
+        "chat_template": run.get("chat_template_sha"),
         "system_instruction": run.get("system_instruction_sha"),
         "limit": (run.get("config") or {}).get("limit"),
-        "metric_asked": task.metric == task.wanted, "other_metrics": [
-            metric for metric, name in said.metrics
-            if name == task.filter and metric != task.metric],
-        "other_filters": [name for metric, name in said.metrics if metric == task.metric
-                          and name != task.filter and task.wanted_filter is None]}
-    return dict(model=str(run.get("model_name") or ""), provenance={"source": source},
-                data_id=f"lm-eval:{task.name}@{said.versions}:{task.metric},{task.filter}")
+        "metric_asked": task.metric == task.wanted,
+        "other_metrics": [
+            metric
+            for metric, name in said.metrics
+            if name == task.filter and metric != task.metric
+        ],
+        "other_filters": [
+            name
+            for metric, name in said.metrics
+            if metric == task.metric and name != task.filter and task.wanted_filter is None
+        ],
+    }
+    return dict(
+        model=str(run.get("model_name") or ""),
+        provenance={"source": source},
+        data_id=f"lm-eval:{task.name}@{said.versions}:{task.metric},{task.filter}",
+    )
 
 
 def _check_number(task: _Task, ours: float) -> None:
     key = f"{task.metric},{task.filter}"
     theirs = task.said.results[key]
     if not is_finite(theirs) or not math.isclose(theirs, ours, rel_tol=1e-9, abs_tol=1e-12):
-        refuse(task.where, f"the mean of the rows must be {key} of the results file",
-               f"{ours!r} where it says {theirs!r}",
-               "The file was changed, or the metric is no mean: choose another with score=")
+        refuse(
+            task.where,
+            f"the mean of the rows must be {key} of the results file",
+            f"{ours!r} where it says {theirs!r}",
+            "The file was changed, or the metric is no mean: choose another with score=",
+        )
 
 
 def _scores(task: _Task, about: dict, values: list) -> Scores:
     higher = task.said.higher_is_better.get(task.metric)
     if not isinstance(higher, bool):
-        refuse(task.where, f"the results file must say whether a higher {task.metric} is "
-               "better", repr(higher), "Set higher_is_better in the task's metric_list")
-    return Scores(values=values, score=task.metric, better="higher" if higher else "lower",
-                  **about, **_shared(task, len(values)))
+        refuse(
+            task.where,
+            f"the results file must say whether a higher {task.metric} is better",
+            repr(higher),
+            "Set higher_is_better in the task's metric_list",
+        )
+    return Scores(
+        values=values,
+        score=task.metric,
+        better="higher" if higher else "lower",
+        **about,
+        **_shared(task, len(values)),
+    )
 
 # %% ../../nbs/files/03_lm_eval.ipynb #c042
 _PERPLEXITIES = {  # metric: (unit, what the harness makes of nats)
-    "byte_perplexity": ("bytes", np.exp), "word_perplexity": ("words", np.exp),
-    "perplexity": ("words", np.exp), "bits_per_byte": ("bytes", lambda x: x / math.log(2))}
+    "byte_perplexity": ("bytes", np.exp),
+    "word_perplexity": ("words", np.exp),
+    "perplexity": ("words", np.exp),
+    "bits_per_byte": ("bytes", lambda x: x / math.log(2)),
+}
 
 
 def _losses(task: _Task) -> WindowLosses:
     if task.said.kind == "loglikelihood":  # of a single target, without a size
         about, values = _rows(task, _Value, lambda row: (row.value, 1))
-    else: about, values = _rows(task, _Sum, lambda row: row.value)
+    else:
+        about, values = _rows(task, _Sum, lambda row: row.value)
     likelihood, size = map(np.array, zip(*values, strict=True))
     unit, as_printed = _PERPLEXITIES[task.metric]
     _check_number(task, float(as_printed(math.fsum(-likelihood) / int(size.sum()))))
@@ -342,8 +476,13 @@ def _losses(task: _Task) -> WindowLosses:
     shared = _shared(task, len(ids)) | {"document_ids": about["clusters"] or ids}
     shared["data_id"] += f":max_length={task.run.get('max_length')}"
     return WindowLosses.from_arrays(
-        ids, size, -likelihood / np.maximum(size, 1), weight_unit=unit,
-        n_bytes=size if unit == "bytes" else None, **shared)
+        ids,
+        size,
+        -likelihood / np.maximum(size, 1),
+        weight_unit=unit,
+        n_bytes=size if unit == "bytes" else None,
+        **shared,
+    )
 
 # %% ../../nbs/files/03_lm_eval.ipynb #c032
 _SIZES = {"acc": lambda text: 1, "acc_norm": len, "acc_bytes": lambda text: len(text.encode())}
@@ -351,39 +490,62 @@ _SIZES = {"acc": lambda text: 1, "acc_norm": len, "acc_bytes": lambda text: len(
 
 def _answers(task: _Task) -> Predictions | Scores:
     from scipy.special import softmax
-    chat = task.run.get("chat_template_sha") and (
-        task.said.configs.gen_prefix or " ")[-1].isspace()
+
+    chat = (
+        task.run.get("chat_template_sha")
+        and (task.said.configs.gen_prefix or " ")[-1].isspace()
+    )
     delimiter = "" if chat else task.said.configs.target_delimiter or ""
 
     def value(row):
         scores = [score for score, _ in row.filtered_resps]
         texts = [asked.arg_1.removeprefix(delimiter) for asked in row.arguments.values()]
         if row.acc_mutual_info is not msgspec.UNSET:  # then come the unconditional ones
-            scores, texts = scores[:len(scores) // 2], texts[:len(texts) // 2]
+            scores, texts = scores[: len(scores) // 2], texts[: len(texts) // 2]
         target = row.target
         place = int(target) if target.isdecimal() and len(target) < 4 else -1
-        return (scores, list(map(_SIZES[task.metric], texts)), row.value,
-                place if place < len(texts) else -1,
-                texts.index(target) if target in texts else -1,
-                hashlib.sha256("\0".join(texts).encode()).hexdigest()[:12])
+        return (
+            scores,
+            list(map(_SIZES[task.metric], texts)),
+            row.value,
+            place if place < len(texts) else -1,
+            texts.index(target) if target in texts else -1,
+            hashlib.sha256("\0".join(texts).encode()).hexdigest()[:12],
+        )
 
     about, values = _rows(task, _Choices, value)
     scores, sizes, right, *places, asked = zip(*values, strict=True)
     _check_number(task, math.fsum(right) / len(right))
-    about["prompt_digests"] = [f"{prompt} choices {texts}" for prompt, texts in zip(
-        about["prompt_digests"], asked, strict=True)]
+    about["prompt_digests"] = [
+        f"{prompt} choices {texts}"
+        for prompt, texts in zip(about["prompt_digests"], asked, strict=True)
+    ]
     counts = np.array([len(row) for row in scores])
     there = np.arange(counts.max()) < counts[:, None]  # shape (n, most choices)
     x = np.full(there.shape, -np.inf)  # a place that a row does not have gets 0
     x[there] = np.concatenate(scores) / np.maximum(np.concatenate(sizes), 1)
-    with np.errstate(invalid="ignore"): p = softmax(x, axis=1)  # of all -inf: refused below
+    with np.errstate(invalid="ignore"):
+        p = softmax(x, axis=1)  # of all -inf: refused below
     correct = np.array(right)
-    truth = next((t for t in map(np.array, places) if (t >= 0).all()
-                  and ((t == p.argmax(axis=1)) == correct).all()), None)
-    if truth is None: return _scores(task, about, right)
-    return Predictions(label=[str(t) for t in truth.tolist()], probabilities=p,
-                       labels=tuple(map(str, range(p.shape[1]))), labels_from="choices",
-                       where=task.where, **about, **_shared(task, len(right)))
+    truth = next(
+        (
+            t
+            for t in map(np.array, places)
+            if (t >= 0).all() and ((t == p.argmax(axis=1)) == correct).all()
+        ),
+        None,
+    )
+    if truth is None:
+        return _scores(task, about, right)
+    return Predictions(
+        label=[str(t) for t in truth.tolist()],
+        probabilities=p,
+        labels=tuple(map(str, range(p.shape[1]))),
+        labels_from="choices",
+        where=task.where,
+        **about,
+        **_shared(task, len(right)),
+    )
 
 # %% ../../nbs/files/03_lm_eval.ipynb #c043
 def read_lm_eval(
@@ -398,30 +560,50 @@ def read_lm_eval(
     "What one model did, by task: `WindowLosses`, `Predictions` or `Scores`."
     where, files = "read_lm_eval", _sample_files(Path(path), "read_lm_eval")
     slices, known = (slices,) if isinstance(slices, str) else tuple(slices), {}
-    choose = lambda name, names, what: as_choice(name, names, where=where, name=what,
-                                                 error=UsageError)
+    choose = lambda name, names, what: as_choice(
+        name, names, where=where, name=what, error=UsageError
+    )
     chosen, found = [tasks] if isinstance(tasks, str) else [*tasks], {}
-    asked = {what: by_task(names, what, where)
-             for what, names in (("score", score), ("filter", filter))}
+    asked = {
+        what: by_task(names, what, where)
+        for what, names in (("score", score), ("filter", filter))
+    }
     for name in [choose(name, files, "a task") for name in chosen] or files:
         if len(folders := sorted({str(file.parent) for file in files[name]})) > 1:
             refuse(where, f"task {name!r} must lie in one folder", listed(folders), _ONE_MODEL)
         run, said = _results(files[name][-1], name, where)
         wanted = {what: names.get(name, names.get("")) for what, names in asked.items()}
         if not (keys := _choose(said, **wanted)):
-            refuse(where, f"the results file must have a result of {name}", "none",
-                   "The two files belong to different runs; copy the whole output folder")
-        found[name] = _Task(name=name, file=files[name][-1], older=len(files[name]) - 1,
-                            run=run, said=said, metric=keys[0][0], filter=keys[0][1],
-                            wanted=wanted["score"], wanted_filter=wanted["filter"],
-                            slices=slices, cluster=cluster, known=known)
+            refuse(
+                where,
+                f"the results file must have a result of {name}",
+                "none",
+                "The two files belong to different runs; copy the whole output folder",
+            )
+        found[name] = _Task(
+            name=name,
+            file=files[name][-1],
+            older=len(files[name]) - 1,
+            run=run,
+            said=said,
+            metric=keys[0][0],
+            filter=keys[0][1],
+            wanted=wanted["score"],
+            wanted_filter=wanted["filter"],
+            slices=slices,
+            cluster=cluster,
+            known=known,
+        )
     if len(models := sorted({str(task.run.get("model_name")) for task in found.values()})) > 1:
         refuse(where, "all tasks must be of one model", listed(models), _ONE_MODEL)
     for part, (what, names) in enumerate(asked.items()):
         for task, name in names.items():
             of = [choose(task, found, "a task")] if task else found
-            choose(name, dict.fromkeys(key[part] for t in of
-                                       for key in found[t].said.metrics), what)
+            choose(
+                name,
+                dict.fromkeys(key[part] for t in of for key in found[t].said.metrics),
+                what,
+            )
     arms = {name: _arm(task) for name, task in found.items()}
     check_fields((*slices, cluster), known, where)
     return noting_clusters(arms, cluster)
@@ -430,7 +612,8 @@ def read_lm_eval(
 def _arm(task: _Task):
     if task.metric in _PERPLEXITIES and task.said.kind.startswith("loglikelihood"):
         return _losses(task)
-    if task.metric in _SIZES and task.said.kind == "multiple_choice": return _answers(task)
+    if task.metric in _SIZES and task.said.kind == "multiple_choice":
+        return _answers(task)
     about, values = _rows(task, _Value, lambda row: float(row.value))
     _check_number(task, math.fsum(values) / max(len(values), 1))
     return _scores(task, about, values)

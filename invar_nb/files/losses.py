@@ -9,7 +9,10 @@ __all__ = ['SCHEMA', 'REQUIRED', 'OPTIONAL', 'COUNTS', 'TEXTS', 'CURE', 'USUAL',
            'open_losses', 'read_losses', 'is_large', 'losses_of', 'parse_losses']
 
 # %% ../../nbs/files/01_losses.ipynb #c72547d3
-import contextlib, hashlib, io, os
+import contextlib
+import hashlib
+import io
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
@@ -21,14 +24,27 @@ from typing import Annotated, Literal
 import msgspec
 import numpy as np
 
-from ..arms.window_losses import (LARGEST, RESERVED, WEIGHT_UNITS, StreamedLosses,
-                                         WindowLosses, as_means)
 from ..arms.arm import Provenance
+from invar_nb.arms.window_losses import (
+    LARGEST,
+    RESERVED,
+    WEIGHT_UNITS,
+    StreamedLosses,
+    WindowLosses,
+    as_means,
+)
 from ..arms.windows import SPLITS
 from .tables import check_size, open_parquet, parquet_batches
 from ..foundations.refuse import ContractError, as_choice, as_count, refuse
-from ..foundations.store import (as_shape, canonical_json, digest, file_digest,
-                                        open_file, strict_json, whole_file)
+from invar_nb.foundations.store import (
+    as_shape,
+    canonical_json,
+    digest,
+    file_digest,
+    open_file,
+    strict_json,
+    whole_file,
+)
 from ..foundations.text_column import TextColumn, join_columns, text_column
 
 # %% ../../nbs/files/01_losses.ipynb #54572a6a
@@ -36,9 +52,11 @@ SCHEMA = "invar_nb/losses/2"
 REQUIRED = RESERVED[:3]  # window_id, tokens, log_loss
 OPTIONAL = RESERVED[3:]  # n_bytes, document_id, split
 COUNTS, TEXTS = ("tokens", "n_bytes"), ("window_id", "document_id", "split")
-CURE = ('This is not a loss file: its first line is '
-        f'{{"schema": "{SCHEMA}", "windows": N}}, then comes one JSON object a window '
-        "with window_id, tokens, log_loss and maybe document_id")
+CURE = (
+    "This is not a loss file: its first line is "
+    f'{{"schema": "{SCHEMA}", "windows": N}}, then comes one JSON object a window '
+    "with window_id, tokens, log_loss and maybe document_id"
+)
 USUAL = {"model": "", "data_id": "", "provenance": {}, "weight_unit": "tokens"}
 
 
@@ -58,23 +76,36 @@ def check_header(text: str | bytes, where: str) -> dict:
     header = strict_json(text, where=where)
     schema = header.get("schema") if isinstance(header, dict) else None
     if schema != SCHEMA:
-        refuse(where, f'the header must be an object with "schema": "{SCHEMA}"',
-               repr(schema or header),
-               "Read it with the version that wrote it, or score again" if schema else CURE,
-               code="not_losses")
+        refuse(
+            where,
+            f'the header must be an object with "schema": "{SCHEMA}"',
+            repr(schema or header),
+            "Read it with the version that wrote it, or score again" if schema else CURE,
+            code="not_losses",
+        )
     names = as_shape(
-        header, _Header, where, "the header must be one of a loss file", "It has schema and "
+        header,
+        _Header,
+        where,
+        "the header must be one of a loss file",
+        "It has schema and "
         f"windows, and may have {', '.join(_Header.__struct_fields__[2:])}; anything else "
-        "belongs under provenance").columns
+        "belongs under provenance",
+    ).columns
     if {*names} & {*RESERVED} or len({*names}) < len(names):
-        refuse(where, "the header's columns must be names of further columns, each once",
-               repr(names), "Leave out the fields that every loss file has")
+        refuse(
+            where,
+            "the header's columns must be names of further columns, each once",
+            repr(names),
+            "Leave out the fields that every loss file has",
+        )
     return header
 
 
 def _noted(header: dict) -> dict:
     "The header; where it has no digest its provenance says so, and a report does."
-    if "digest" in header: return header
+    if "digest" in header:
+        return header
     return {**header, "provenance": {**header.get("provenance", {}), "digest": None}}
 
 
@@ -82,78 +113,108 @@ def check_columns(there: Iterable[str], header: Mapping, where: str) -> None:
     "Refuse columns that a loss file with this header does not have."
     needed, there = {*REQUIRED, *header.get("columns", ())}, [*there]
     if needed - {*there} or {*there} - needed - {*OPTIONAL} or len({*there}) < len(there):
-        refuse(where, f"columns must be {', '.join(sorted(needed))}, and may be "
-               f"{', '.join(OPTIONAL)}", ", ".join(there), "Name further columns in the "
-               "header's columns, and leave nothing out")
+        refuse(
+            where,
+            f"columns must be {', '.join(sorted(needed))}, and may be {', '.join(OPTIONAL)}",
+            ", ".join(there),
+            "Name further columns in the header's columns, and leave nothing out",
+        )
 
 
 def check_count(rows: int, header: Mapping, where: str) -> None:
     "Refuse another number of rows than the header says."
     if rows != header["windows"]:
-        refuse(where, f"{header['windows']} windows must follow the header", str(rows),
-               "Rows were lost or added: copy the file again, or score again")
+        refuse(
+            where,
+            f"{header['windows']} windows must follow the header",
+            str(rows),
+            "Rows were lost or added: copy the file again, or score again",
+        )
 
 # %% ../../nbs/files/01_losses.ipynb #ab8750f7
 def _texts(name: str, values):
-    if isinstance(values, list) and not {*map(type, values)} <= {str, int}: raise TypeError
+    if isinstance(values, list) and not {*map(type, values)} <= {str, int}:
+        raise TypeError
     column = text_column(map(str, values) if isinstance(values, list) else values)
     column.array.validate(full=True)  # UTF-8
-    if name == "split" and not {*column.distinct()} <= {*SPLITS}: raise ValueError
-    if not column.lengths.all(): raise ValueError
+    if name == "split" and not {*column.distinct()} <= {*SPLITS}:
+        raise ValueError
+    if not column.lengths.all():
+        raise ValueError
     return column
 
 
 def _numbers(name: str, values) -> np.ndarray:
-    if isinstance(values, list) and not {*map(type, values)} <= {int, float}: raise TypeError
+    if isinstance(values, list) and not {*map(type, values)} <= {int, float}:
+        raise TypeError
     array, count = np.asarray(values), name in COUNTS
     low, high = (1, 2**53) if count else (-LARGEST * (name != "log_loss"), LARGEST)
     good = array.dtype.kind in "iuf" and ((low <= array) & (array <= high)).all()  # no NaN
-    if not good or count and array.dtype.kind == "f" and (array % 1).any(): raise ValueError
+    if not good or count and array.dtype.kind == "f" and (array % 1).any():
+        raise ValueError
     return array.astype(np.int64 if count else np.float64, copy=False)
 
 
 def as_column(
-    name: str, values,  # a list, an array, a TextColumn
+    name: str,
+    values,  # a list, an array, a TextColumn
     place: Callable[[int], str],  # row -> where it is
 ):
     "A column as an array or a TextColumn; the first cell that no window may have is refused."
-    if not hasattr(values, "dtype") and not hasattr(values, "lengths"): values = [*values]
-    try: return (_texts if name in TEXTS else _numbers)(name, values)
+    if not hasattr(values, "dtype") and not hasattr(values, "lengths"):
+        values = [*values]
+    try:
+        return (_texts if name in TEXTS else _numbers)(name, values)
     except (ValueError, TypeError, OverflowError):
         if (n := len(values)) == 1:
-            refuse(place(0), f"{name} must be " + (
-                "'preview' or 'final'" if name == "split" else
-                "text in UTF-8, not empty" if name in TEXTS else
-                "a whole number from 1 to 2**53" if name in COUNTS else
-                f"a number from {'0' if name == 'log_loss' else '-1e80'} to 1e80"),
-                repr(getattr(values[0], "item", lambda: values[0])()), "Score the window "
-                "again; or is it another unit, or the wrong column?")
-        as_column(name, values[:n // 2], place)
-        as_column(name, values[n // 2:], lambda row: place(n // 2 + row))
+            refuse(
+                place(0),
+                f"{name} must be "
+                + (
+                    "'preview' or 'final'"
+                    if name == "split"
+                    else "text in UTF-8, not empty"
+                    if name in TEXTS
+                    else "a whole number from 1 to 2**53"
+                    if name in COUNTS
+                    else f"a number from {'0' if name == 'log_loss' else '-1e80'} to 1e80"
+                ),
+                repr(getattr(values[0], "item", lambda: values[0])()),
+                "Score the window again; or is it another unit, or the wrong column?",
+            )
+        as_column(name, values[: n // 2], place)
+        as_column(name, values[n // 2 :], lambda row: place(n // 2 + row))
 
 
 def check_repeats(ids: TextColumn, place: Callable[[int], str]) -> None:
     "Refuse a window id that stands there twice."
     if repeat := ids.first_repeat:
         early, late = map(place, repeat)
-        refuse(late, "window_id must be unique", f"{ids[repeat[1]]!r}, as at "
-               f"{early.rpartition(':')[2]}",
-               "Rows are duplicated, or two files were joined: score again")
+        refuse(
+            late,
+            "window_id must be unique",
+            f"{ids[repeat[1]]!r}, as at {early.rpartition(':')[2]}",
+            "Rows are duplicated, or two files were joined: score again",
+        )
 
 # %% ../../nbs/files/01_losses.ipynb #a06bf8ba
 class ColumnDigests:
     "The digest of losses that come in batches."
 
     def __init__(self, names: Iterable[str]):  # of the columns
-        self._sha = {name: [hashlib.sha256() for _ in range(1 + (name in TEXTS))]
-                     for name in sorted(names)}
+        self._sha = {
+            name: [hashlib.sha256() for _ in range(1 + (name in TEXTS))]
+            for name in sorted(names)
+        }
 
     def update(self, batch: Mapping) -> None:  # name -> array or TextColumn
         "Go on with the rows of a batch."
         for name, running in self._sha.items():
             values = batch[name]
-            if name in TEXTS: parts = values.lengths.astype("<i8"), values.buffer[0]
-            else: parts = values.astype("<i8" if name in COUNTS else "<f8"),
+            if name in TEXTS:
+                parts = values.lengths.astype("<i8"), values.buffer[0]
+            else:
+                parts = (values.astype("<i8" if name in COUNTS else "<f8"),)
             for sha, part in zip(running, parts, strict=True):
                 sha.update(np.ascontiguousarray(part))
 
@@ -170,9 +231,14 @@ ROWS = 2**16  # of a batch, and of a row group of Parquet
 
 def join_batches(batches: list[dict]) -> dict:
     "One batch of several: name -> array or TextColumn."
-    if len(batches) == 1: return batches[0]
-    return {name: (join_columns if name in TEXTS else np.concatenate)(
-        [batch[name] for batch in batches]) for name in batches[0]}
+    if len(batches) == 1:
+        return batches[0]
+    return {
+        name: (join_columns if name in TEXTS else np.concatenate)(
+            [batch[name] for batch in batches]
+        )
+        for name in batches[0]
+    }
 
 
 def _jsonl_rows(batch: Mapping) -> bytes:
@@ -180,71 +246,103 @@ def _jsonl_rows(batch: Mapping) -> bytes:
     spelled = []
     for name, values in batch.items():
         start, text = f"{encode_basestring(name)}:", name in TEXTS
-        spelled.append([start + cell for cell in map(
-            encode_basestring if text else repr, values.tolist())])
-    return "".join("{" + ",".join(cells) + "}\n"
-                   for cells in zip(*spelled, strict=True)).encode("utf-8")
+        spelled.append(
+            [
+                start + cell
+                for cell in map(encode_basestring if text else repr, values.tolist())
+            ]
+        )
+    return "".join(
+        "{" + ",".join(cells) + "}\n" for cells in zip(*spelled, strict=True)
+    ).encode("utf-8")
 
 
 def _parquet_schema(names: Iterable[str]):
     import pyarrow
+
     kinds = dict.fromkeys(TEXTS, pyarrow.string()) | dict.fromkeys(COUNTS, pyarrow.int64())
-    return pyarrow.schema([pyarrow.field(name, kinds.get(name, pyarrow.float64()),
-                                         nullable=False) for name in names])
+    return pyarrow.schema(
+        [
+            pyarrow.field(name, kinds.get(name, pyarrow.float64()), nullable=False)
+            for name in names
+        ]
+    )
 
 # %% ../../nbs/files/01_losses.ipynb #575c0074
 class LossWriter:
     "Writes a loss file batch by batch; `loss_writer` puts it in place at the end."
 
     def __init__(
-        self, file, suffix: str, *,  # open for writing bytes; .jsonl or .parquet
+        self,
+        file,
+        suffix: str,
+        *,  # open for writing bytes; .jsonl or .parquet
         names: Iterable[str],  # of the columns of each batch
         **header,  # windows: how many will follow; model, data_id, weight_unit, provenance
     ):
         self.names, self._digests = sorted(names), ColumnDigests(names)
         self.header = {
-            "schema": SCHEMA, **USUAL, **header,
-            "columns": [n for n in self.names if n not in REQUIRED + OPTIONAL]}
+            "schema": SCHEMA,
+            **USUAL,
+            **header,
+            "columns": [n for n in self.names if n not in REQUIRED + OPTIONAL],
+        }
         check_header(canonical_json(self.header), "write_losses")
         check_columns(self.names, self.header, "write_losses")
         self._file, self._parquet, self._held, self._rows, self._written = file, None, [], 0, 0
-        if suffix == ".jsonl": return self._write_line({"digest": "sha256:" + "0" * 64})
+        if suffix == ".jsonl":
+            return self._write_line({"digest": "sha256:" + "0" * 64})
         import pyarrow.parquet
+
         self._parquet = pyarrow.parquet.ParquetWriter(
-            file, _parquet_schema(self.names), compression="zstd",
+            file,
+            _parquet_schema(self.names),
+            compression="zstd",
             store_schema=False,  # readers then find the header in the metadata of the table
-            use_dictionary=[n for n in self.names if n in COUNTS + TEXTS[1:]])  # that repeat
+            use_dictionary=[n for n in self.names if n in COUNTS + TEXTS[1:]],
+        )  # that repeat
 
     def _write_line(self, header: Mapping) -> None:
         line = canonical_json({**self.header, **header})
         self._file.write(line.encode("utf-8") + b"\n")
 
     def _write_rows(self, batch: Mapping) -> None:
-        if self._parquet is None: return self._file.write(_jsonl_rows(batch))
+        if self._parquet is None:
+            return self._file.write(_jsonl_rows(batch))
         import pyarrow
-        columns = [(v.array if n in TEXTS else pyarrow.array(v)).cast(kind) for (n, v), kind
-                   in zip(batch.items(), self._parquet.schema.types, strict=True)]
+
+        columns = [
+            (v.array if n in TEXTS else pyarrow.array(v)).cast(kind)
+            for (n, v), kind in zip(batch.items(), self._parquet.schema.types, strict=True)
+        ]
         self._parquet.write_table(
-            pyarrow.Table.from_arrays(columns, schema=self._parquet.schema))
+            pyarrow.Table.from_arrays(columns, schema=self._parquet.schema)
+        )
 
     def write(self, batch: Mapping) -> None:  # of any number of rows
         "Add windows: arrays and columns of texts (or sequences of strings), by name."
         done = self._written + self._rows
-        batch = {name: as_column(name, batch[name], lambda row: f"write_losses: row "
-                                 f"{done + row + 1}") for name in self.names}
+        batch = {
+            name: as_column(
+                name, batch[name], lambda row: f"write_losses: row {done + row + 1}"
+            )
+            for name in self.names
+        }
         self._digests.update(batch)
         self._held.append(batch)
         self._rows += len(batch["tokens"])
-        if self._rows < ROWS: return
+        if self._rows < ROWS:
+            return
         joined = join_batches(self._held)
         for at in range(0, self._rows - ROWS + 1, ROWS):
-            self._write_rows({name: values[at:at + ROWS] for name, values in joined.items()})
-        self._held = [{name: values[at + ROWS:] for name, values in joined.items()}]
+            self._write_rows({name: values[at : at + ROWS] for name, values in joined.items()})
+        self._held = [{name: values[at + ROWS :] for name, values in joined.items()}]
         self._written, self._rows = self._written + at + ROWS, self._rows - at - ROWS
 
     def close(self) -> None:
         "Write the rest, and the header with its digest."
-        if self._rows: self._write_rows(join_batches(self._held))
+        if self._rows:
+            self._write_rows(join_batches(self._held))
         check_count(self._written + self._rows, self.header, "write_losses")
         self.header["digest"] = self._digests.result(self.header)
         if self._parquet is None:
@@ -257,7 +355,7 @@ class LossWriter:
 @contextlib.contextmanager
 def loss_writer(
     path: str | os.PathLike,  # .jsonl or .parquet
-    **about,                  # of the arm: model, data_id, weight_unit, provenance
+    **about,  # of the arm: model, data_id, weight_unit, provenance
 ) -> Iterator[LossWriter]:
     "A `LossWriter(**about)`; its file stands at `path` at the end, where nothing failed."
     suffix = find_suffix(path, "write_losses", "Parquet is smaller, JSONL can be read by eye")
@@ -267,14 +365,21 @@ def loss_writer(
             yield writer
             writer.close()
         finally:
-            if writer._parquet is not None: writer._parquet.close()
+            if writer._parquet is not None:
+                writer._parquet.close()
 
 
 def columns_of(losses: WindowLosses) -> dict:
     "Columns as the file has them, by name; optional ones where the losses have them."
-    columns = {"window_id": losses.window_ids, "tokens": losses.tokens,
-               "log_loss": losses.log_loss, "n_bytes": losses.n_bytes, "split": losses.split,
-               "document_id": losses.document_ids, **losses.columns}
+    columns = {
+        "window_id": losses.window_ids,
+        "tokens": losses.tokens,
+        "log_loss": losses.log_loss,
+        "n_bytes": losses.n_bytes,
+        "split": losses.split,
+        "document_id": losses.document_ids,
+        **losses.columns,
+    }
     return {name: columns[name] for name in sorted(columns) if columns[name] is not None}
 
 
@@ -282,13 +387,22 @@ def losses_from(columns: Mapping, header: Mapping) -> WindowLosses:
     "The losses of these columns: the way back."
     columns = dict(columns)
     losses = WindowLosses(
-        window_ids=columns.pop("window_id"), document_ids=columns.pop("document_id", None),
-        **{name: columns.pop(name, None)
-           for name in ("tokens", "log_loss", "n_bytes", "split")}, columns=columns,
-        **{name: header.get(name, usual) for name, usual in USUAL.items()})
+        window_ids=columns.pop("window_id"),
+        document_ids=columns.pop("document_id", None),
+        **{
+            name: columns.pop(name, None)
+            for name in ("tokens", "log_loss", "n_bytes", "split")
+        },
+        columns=columns,
+        **{name: header.get(name, usual) for name, usual in USUAL.items()},
+    )
     by_hand = "schema" in header and "digest" not in header
-    return as_means(losses, None if by_hand else False, "WindowLosses",
-                    cure="Divide each sum over a window by its tokens")
+    return as_means(
+        losses,
+        None if by_hand else False,
+        "WindowLosses",
+        cure="Divide each sum over a window by its tokens",
+    )
 
 
 def _about(losses: WindowLosses) -> dict:
@@ -298,7 +412,8 @@ def _about(losses: WindowLosses) -> dict:
 
 def write_losses(losses: WindowLosses, path: str | os.PathLike) -> None:
     "Write losses to a `.jsonl` or `.parquet` file."
-    with loss_writer(path, **_about(losses)) as writer: writer.write(columns_of(losses))
+    with loss_writer(path, **_about(losses)) as writer:
+        writer.write(columns_of(losses))
 
 
 def losses_bytes(losses: WindowLosses, suffix: str = ".jsonl") -> bytes:
@@ -312,7 +427,8 @@ def losses_bytes(losses: WindowLosses, suffix: str = ".jsonl") -> bytes:
 
 def find_suffix(path: str | os.PathLike, where: str, cure: str) -> str:
     "The end of a name, which says the format."
-    if (suffix := Path(path).suffix) in (".jsonl", ".parquet"): return suffix
+    if (suffix := Path(path).suffix) in (".jsonl", ".parquet"):
+        return suffix
     refuse(where, "the file name must end in .jsonl or .parquet", Path(path).name, cure)
 
 # %% ../../nbs/files/01_losses.ipynb #8cbcac88
@@ -329,10 +445,14 @@ def _lines(file, n: int, first: int, where: str) -> list[bytes]:
         check_size(size, _MOST, f"{where}:{first + len(lines) - 1}", "Read fewer rows at once")
         if not all(line.endswith(b"\n") for line in some):
             i = next(i for i, line in enumerate(lines) if not line.endswith(b"\n"))
-            refuse(f"{where}:{first + i}", "every line must end with a line break",
-                   f"a line above {_LONGEST} bytes" if len(lines[i]) == _LONGEST else
-                   "a file cut off in the middle of a line",
-                   "The writer was interrupted: copy the file again, or score again")
+            refuse(
+                f"{where}:{first + i}",
+                "every line must end with a line break",
+                f"a line above {_LONGEST} bytes"
+                if len(lines[i]) == _LONGEST
+                else "a file cut off in the middle of a line",
+                "The writer was interrupted: copy the file again, or score again",
+            )
     return lines
 
 
@@ -350,19 +470,29 @@ def _jsonl_batches(file, columns: list[str], rows: int, careful: bool, where: st
     _lines(file, 1, 1, where)
     first, fields = 2, {*columns}
     while lines := _lines(file, rows, first, where):
-        try: decoded = () if careful else _QUICK.decode_lines(b"".join(lines))
-        except ValueError: decoded = ()
+        try:
+            decoded = () if careful else _QUICK.decode_lines(b"".join(lines))
+        except ValueError:
+            decoded = ()
         if len(decoded) != len(lines):
-            decoded = [strict_json(line, where=f"{where}:{i}")
-                       for i, line in enumerate(lines, first)]
+            decoded = [
+                strict_json(line, where=f"{where}:{i}") for i, line in enumerate(lines, first)
+            ]
         for i, row in enumerate(decoded, first):
-            if isinstance(row, dict) and row.keys() == fields: continue
+            if isinstance(row, dict) and row.keys() == fields:
+                continue
             keys = {*row} if isinstance(row, dict) else set()
-            odd = [*(f"no {name!r}" for name in sorted(fields - keys)),
-                   *(f"{name!r} too" for name in sorted(keys - fields))]
-            refuse(f"{where}:{i}", "every line must be an object with exactly the fields "
-                   f"{', '.join(columns)}", odd[0] if keys else repr(row), "A field of one "
-                   "window is a field of all; further ones are named in the header's columns")
+            odd = [
+                *(f"no {name!r}" for name in sorted(fields - keys)),
+                *(f"{name!r} too" for name in sorted(keys - fields)),
+            ]
+            refuse(
+                f"{where}:{i}",
+                f"every line must be an object with exactly the fields {', '.join(columns)}",
+                odd[0] if keys else repr(row),
+                "A field of one "
+                "window is a field of all; further ones are named in the header's columns",
+            )
         yield {name: [*map(itemgetter(name), decoded)] for name in columns}
         first += len(lines)
 
@@ -374,16 +504,24 @@ def _parquet_head(file, where: str) -> tuple[dict, list[str], int]:
         size = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
     stored = (about.metadata or {}).get(b"invar_nb")
     if stored is None:
-        refuse(where, "Parquet metadata must hold the key 'invar_nb'",
-               f"columns {', '.join(schema.names)}",
-               "This is not a loss file; write it with write_losses", code="not_losses")
+        refuse(
+            where,
+            "Parquet metadata must hold the key 'invar_nb'",
+            f"columns {', '.join(schema.names)}",
+            "This is not a loss file; write it with write_losses",
+            code="not_losses",
+        )
     header = _noted(check_header(stored, f"{where}:header"))
     check_count(about.num_rows, header, where)
     check_columns(schema.names, header, where)
     for field, got in zip(_parquet_schema(schema.names), schema, strict=True):
         if field.type != got.type:
-            refuse(where, f"column {field.name} must be {field.type}", str(got.type),
-                   "Write it with write_losses")
+            refuse(
+                where,
+                f"column {field.name} must be {field.type}",
+                str(got.type),
+                "Write it with write_losses",
+            )
     columns = sorted(schema.names)
     return header, columns, max(8 * about.num_rows * len(columns), size)
 
@@ -391,8 +529,12 @@ def _parquet_head(file, where: str) -> tuple[dict, list[str], int]:
 def _parquet_batches(file, columns: list[str], rows: int, careful: bool, where: str):
     "Columns of values that are not yet checked."
     for table in parquet_batches(file, where, rows=rows, most=_MOST):
-        yield {name: text_column(table[name].fill_null("")) if name in TEXTS else
-               table[name].to_numpy() for name in columns}
+        yield {
+            name: text_column(table[name].fill_null(""))
+            if name in TEXTS
+            else table[name].to_numpy()
+            for name in columns
+        }
 
 # %% ../../nbs/files/01_losses.ipynb #494b8da3
 class LossFile:
@@ -402,11 +544,14 @@ class LossFile:
         self.name, self.where, self._opened = name, f"read_losses: {name}", opened
         self._parquet = find_suffix(name, "read_losses", CURE) == ".parquet"
         head = _parquet_head if self._parquet else _jsonl_head
-        with opened() as file: self.header, self.columns, self.size = head(file, self.where)
+        with opened() as file:
+            self.header, self.columns, self.size = head(file, self.where)
 
-    def __len__(self) -> int: return self.header["windows"]
+    def __len__(self) -> int:
+        return self.header["windows"]
 
-    def __repr__(self) -> str: return f"LossFile({self.where!r}, windows={len(self)})"
+    def __repr__(self) -> str:
+        return f"LossFile({self.where!r}, windows={len(self)})"
 
     def sha256(self) -> str:
         "Digest of the bytes of the file, as `file_digest`."
@@ -417,13 +562,15 @@ class LossFile:
         return f"{self.where}:{f'row {row + 1}' if self._parquet else row + 2}"
 
     def batches(
-        self, rows: int = ROWS,  # of each batch; the last may have fewer
+        self,
+        rows: int = ROWS,  # of each batch; the last may have fewer
         columns: Iterable[str] | None = None,  # those to hand out; all are checked
     ) -> Iterator[dict]:  # name -> array or TextColumn
         "The windows in order, in bounded memory; refused at the end where the digest differs."
         rows = as_count(rows, where="LossFile.batches", name="rows")
         keep = self.columns if columns is None else tuple(columns)
-        for name in keep: as_choice(name, self.columns, where=self.where, name="columns")
+        for name in keep:
+            as_choice(name, self.columns, where=self.where, name="columns")
         for batch in self._checked(rows, "digest" not in self.header):
             yield {name: batch[name] for name in keep}
 
@@ -434,18 +581,27 @@ class LossFile:
             for batch in read(file, self.columns, rows, careful, self.where):
                 here = lambda row, first=done: self.place(first + row)
                 done += len(batch["tokens"])
-                if done > len(self): break
+                if done > len(self):
+                    break
                 batch = {name: as_column(name, batch[name], here) for name in self.columns}
-                if careful: check_repeats(batch["window_id"], here)
+                if careful:
+                    check_repeats(batch["window_id"], here)
                 sums.update(batch)
                 yield batch
         check_count(done, self.header, self.place(min(done, len(self) + 1) - 1))
         got = sums.result(self.header)
-        if self.header.get("digest", got) == got: return
+        if self.header.get("digest", got) == got:
+            return
         if not careful:
-            for _ in self._checked(rows, True): pass  # names the row where it can
-        refuse(self.where, "the content must have the digest that its header records", got,
-               "The file was changed: restore it, or score again", code="digest")
+            for _ in self._checked(rows, True):
+                pass  # names the row where it can
+        refuse(
+            self.where,
+            "the content must have the digest that its header records",
+            got,
+            "The file was changed: restore it, or score again",
+            code="digest",
+        )
 
     def read(self) -> WindowLosses:
         "All windows in memory; refused above 2 GiB."
@@ -458,13 +614,14 @@ class LossFile:
             fits(size := size + sum(values.nbytes for values in batch.values()))
         columns = join_batches(batches)
         check_repeats(columns["window_id"], self.place)
-        try: return losses_from(columns, self.header)
+        try:
+            return losses_from(columns, self.header)
         except ContractError as error:  # what only the whole can break: a sum
-            error.args = str(error).replace("WindowLosses", self.where, 1),
+            error.args = (str(error).replace("WindowLosses", self.where, 1),)
             raise
 
 # %% ../../nbs/files/01_losses.ipynb #2ba778f1
-LARGE = 4_000_000    # windows from which on an arm of losses stays in its file
+LARGE = 4_000_000  # windows from which on an arm of losses stays in its file
 
 
 def _state(file) -> tuple:
@@ -475,14 +632,22 @@ def _state(file) -> tuple:
 
 def open_losses(path: str | os.PathLike) -> LossFile:
     "A loss file whose header was read; what is not one is refused with file, line and cure."
-    with open_file(path, "read_losses") as file: first = _state(file)
+    with open_file(path, "read_losses") as file:
+        first = _state(file)
 
     def opened():
         file = open_file(path, "read_losses")
-        if _state(file) == first: return file
+        if _state(file) == first:
+            return file
         file.close()
-        refuse(f"read_losses: {path}", "a file must stay as it is while it is read",
-               "it was changed", "Wait for its writer, then start again", code="changed")
+        refuse(
+            f"read_losses: {path}",
+            "a file must stay as it is while it is read",
+            "it was changed",
+            "Wait for its writer, then start again",
+            code="changed",
+        )
+
     return LossFile(opened, str(path))
 
 

@@ -7,20 +7,20 @@ __all__ = ['USUAL', 'ARRAYS', 'BESIDE', 'DOCUMENTS', 'COUNTS', 'REPEATS', 'Roles
            'read_columns', 'average_repeats', 'refuse_unequal', 'read_plain']
 
 # %% ../../nbs/files/06_plain_table.ipynb #5c7cb1cc
-import math, os, re
+import math
+import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..arms.arm import listed
-from ..arms.arm import Scores
+from ..arms.arm import Scores, listed
 from ..arms.window_losses import WindowLosses, as_means
 from ..arms.windows import SPLITS
 from .predictions import ELSEWHERE, one_temperature
 from .tables import Table, check_names, column_named, read_table
-from ..foundations.refuse import (PairingError, UsageError, as_choice, is_finite,
-                                         refuse)
+from ..foundations.refuse import PairingError, UsageError, as_choice, is_finite, refuse
 from ..foundations.store import canonical_json, digest, strict_json
 from ..metrics.means import usual_direction
 from ..statistics.proportions import pass_at_k
@@ -28,28 +28,49 @@ from ..statistics.totals import unit_codes
 
 # %% ../../nbs/files/06_plain_table.ipynb #cde7e72c
 USUAL = {  # role: names by which a column is taken for it
-    "id": ("id", "window_id", "sample_id", "example_id", "question_id", "item_id", "idx",
-           "uid", "request_id", "question", "task_id", "problem_id"),
+    "id": (
+        "id",
+        "window_id",
+        "sample_id",
+        "example_id",
+        "question_id",
+        "item_id",
+        "idx",
+        "uid",
+        "request_id",
+        "question",
+        "task_id",
+        "problem_id",
+    ),
     "loss": ("loss", "log_loss", "nll", "cross_entropy"),
     "tokens": ("tokens", "n_tokens", "num_tokens", "token_count"),
     "n_bytes": ("n_bytes", "bytes", "num_bytes", "byte_count"),
     "score": ("score", "f1", "exact_match", "em", "acc", "accuracy", "correct", "reward"),
-    "cluster": ("cluster", "cluster_id", "document_id", "passage_id", "group_id")}
+    "cluster": ("cluster", "cluster_id", "document_id", "passage_id", "group_id"),
+}
 ARRAYS = ("prompt_logprobs", "token_logprobs", "logprobs", "choices")  # one for each token
 BESIDE = ("prompt_token_ids", "token_ids", "tokens", "usage")  # that say which tokens they are
 DOCUMENTS = ("doc_id", "document_id", "doc", "document")  # an id that is a document's
-COUNTS = {"samples": ("samples", "n_samples", "num_samples"),  # drawn for a problem
-          "score": ("correct_samples", "num_correct", "n_correct")}  # that were right
+COUNTS = {
+    "samples": ("samples", "n_samples", "num_samples"),  # drawn for a problem
+    "score": ("correct_samples", "num_correct", "n_correct"),
+}  # that were right
 
 
 def _usual(role, columns, found, where) -> dict:
     "The column with a usual name of this role; raises where there are several."
     free = [column for column in columns if column not in found.values()]
     usual = [c for c in free if c.strip().lower() in USUAL[role] and c != role]
-    if role in free or not usual: return {role: role} if role in free else {}
-    if len(usual) == 1: return {role: usual[0]}
-    refuse(where, f"one column must be the {role}", f"{listed(usual)} among the columns "
-           f"{listed(columns)}", f"Say {role}={usual[0]!r} or another")
+    if role in free or not usual:
+        return {role: role} if role in free else {}
+    if len(usual) == 1:
+        return {role: usual[0]}
+    refuse(
+        where,
+        f"one column must be the {role}",
+        f"{listed(usual)} among the columns {listed(columns)}",
+        f"Say {role}={usual[0]!r} or another",
+    )
 
 
 def _counts(columns) -> dict:
@@ -71,29 +92,44 @@ def _tries_in(scores: list[str]) -> list[int]:
 # %% ../../nbs/files/06_plain_table.ipynb #rolesc0s
 def _what_to_say(columns):
     "The cure where a table has neither a loss nor a score."
-    alike = {role: name for role in ("label", "prediction") for name in columns
-             if name.strip().lower() in ELSEWHERE[role]}
-    if len(alike) < 2: return ("Say loss='NAME' or score='NAME'; answers have label and "
-                               "prediction, counts samples and correct_samples")
+    alike = {
+        role: name
+        for role in ("label", "prediction")
+        for name in columns
+        if name.strip().lower() in ELSEWHERE[role]
+    }
+    if len(alike) < 2:
+        return (
+            "Say loss='NAME' or score='NAME'; answers have label and "
+            "prediction, counts samples and correct_samples"
+        )
     return "If these are answers, rename " + " and ".join(
-        f"{name!r} to {role!r}" for role, name in alike.items())
+        f"{name!r} to {role!r}" for role, name in alike.items()
+    )
 
 # %% ../../nbs/files/06_plain_table.ipynb #tries001
 def _counts_for(scores, columns, where) -> dict:
     "The columns of counts where scores are pass@k, which need them; else none."
-    if not _tries_in(scores): return {}
-    if (counts := _counts(columns)) or {*scores} & {*columns}: return counts
-    refuse(where, "pass@k must be counted from columns samples and correct_samples",
-           f"columns {listed(columns)}", "Write one row a problem, with how many samples were "
-           "drawn and how many of them were right")
+    if not _tries_in(scores):
+        return {}
+    if (counts := _counts(columns)) or {*scores} & {*columns}:
+        return counts
+    refuse(
+        where,
+        "pass@k must be counted from columns samples and correct_samples",
+        f"columns {listed(columns)}",
+        "Write one row a problem, with how many samples were "
+        "drawn and how many of them were right",
+    )
 
 # %% ../../nbs/files/06_plain_table.ipynb #rolesc00
 @dataclass(frozen=True, kw_only=True)
 class Roles:
     "Which column of a table is what; None: by its usual name."
-    id: str | None = None       # the item
-    loss: str | None = None     # nats per token (or byte) of each row; or log-probabilities
-    tokens: str | None = None   # what a row weighs
+
+    id: str | None = None  # the item
+    loss: str | None = None  # nats per token (or byte) of each row; or log-probabilities
+    tokens: str | None = None  # what a row weighs
     n_bytes: str | None = None
     score: str | Sequence[str] | None = None  # or a score of each row, or several
     cluster: str | None = None  # what rows belong to
@@ -102,53 +138,83 @@ class Roles:
 
     def choose(self, names: Sequence[str], where: str) -> dict[str, str]:  # role -> column
         "The columns of a table that are needed; raises where the table leaves it open."
-        for old in self.rename: column_named(old, names, where)
+        for old in self.rename:
+            column_named(old, names, where)
         columns = check_names([self.rename.get(name, name) for name in names], where)
-        found = {role: column_named(name, columns, where)
-                 for role, name in self._named(columns, where).items()}
+        found = {
+            role: column_named(name, columns, where)
+            for role, name in self._named(columns, where).items()
+        }
         if found.keys() >= {"loss", "score"}:
-            refuse(where, "a table gives losses or a score, not both",
-                   f"loss={found['loss']!r} and score={found['score']!r}", "Leave one out: "
-                   "losses become a perplexity, a score a mean", error=UsageError)
+            refuse(
+                where,
+                "a table gives losses or a score, not both",
+                f"loss={found['loss']!r} and score={found['score']!r}",
+                "Leave one out: losses become a perplexity, a score a mean",
+                error=UsageError,
+            )
         for role in ("loss", "score") * (not found.keys() & {"loss", "score"}):
             found |= _usual(role, columns, found, where)
         if not found.keys() & {"loss", "score"}:
             found |= {"loss": name for name in reversed(ARRAYS) if name in columns}
-        if not found.keys() & {"loss", "score"}: found |= _counts(columns)
+        if not found.keys() & {"loss", "score"}:
+            found |= _counts(columns)
         if len(found.keys() & {"loss", "score"}) != 1:
-            refuse(where, "one column must be the loss or the score",
-                   f"columns {listed(columns)}", _what_to_say(columns))
+            refuse(
+                where,
+                "one column must be the loss or the score",
+                f"columns {listed(columns)}",
+                _what_to_say(columns),
+            )
         return self._others(columns, found, where) | {
-            f"slice {name}": column_named(name, columns, where) for name in self.slices}
+            f"slice {name}": column_named(name, columns, where) for name in self.slices
+        }
 
     def _named(self, columns, where) -> dict:
         "Role -> column, as far as a user said it."
         counts = _counts_for(_asked(self.score), columns, where)
         scores = [] if counts else _asked(self.score)
         if len(absent := [name for name in scores if name not in columns]) > 1:
-            refuse(where, f"there must be columns {listed(absent)}",
-                   f"columns {listed(columns)}", "Name ones that are there")
+            refuse(
+                where,
+                f"there must be columns {listed(absent)}",
+                f"columns {listed(columns)}",
+                "Name ones that are there",
+            )
         roles = {role: getattr(self, role) for role in USUAL if role != "score"}
-        return counts | {role: name for role, name in roles.items() if name} | {
-            f"score {name}" if i else "score": name for i, name in enumerate(scores)}
+        return (
+            counts
+            | {role: name for role, name in roles.items() if name}
+            | {f"score {name}" if i else "score": name for i, name in enumerate(scores)}
+        )
 
     def _others(self, columns, found, where) -> dict:
         "The columns beside the one that is measured."
         weights, arrays = ("tokens", "n_bytes"), found.get("loss") in ARRAYS
-        if arrays: found |= {name: name for name in BESIDE if name in columns}
+        if arrays:
+            found |= {name: name for name in BESIDE if name in columns}
         reply = found.get("loss") == "choices"  # its id is drawn at random
         for role in ("id", *(weights if "loss" in found and not arrays else ()), "cluster"):
-            if role not in found: found |= _usual(role, [
-                name for name in columns if name != "id" or not reply], found, where)
+            if role not in found:
+                found |= _usual(
+                    role, [name for name in columns if name != "id" or not reply], found, where
+                )
         for name in [c for c in columns if c.strip().lower() in DOCUMENTS][:1]:
             found.setdefault("id", name)  # a row each, or numbered
-            if "loss" in found and found["id"] != name: found.setdefault("cluster", name)
-        if "loss" in found and "cluster" in found: found.setdefault("id", found["cluster"])
-        if "loss" in found and "split" in columns: found["split"] = "split"
+            if "loss" in found and found["id"] != name:
+                found.setdefault("cluster", name)
+        if "loss" in found and "cluster" in found:
+            found.setdefault("id", found["cluster"])
+        if "loss" in found and "split" in columns:
+            found["split"] = "split"
         missing = "id" if "id" not in found and not reply else "tokens"
         if missing == "id" or "loss" in found and not arrays and not found.keys() & {*weights}:
-            refuse(where, f"a column must be the {missing}", f"columns {listed(columns)}",
-                   f"Say {missing}='NAME', or rename it to {missing!r}")
+            refuse(
+                where,
+                f"a column must be the {missing}",
+                f"columns {listed(columns)}",
+                f"Say {missing}='NAME', or rename it to {missing!r}",
+            )
         return found
 
 # %% ../../nbs/files/06_plain_table.ipynb #arraysc0
@@ -157,48 +223,75 @@ _ZERO = -9999.0  # what vLLM's server writes for a probability of 0
 
 def _entry(entry, token, where):
     "(log-probability, name) of the text's token in an entry, which may be a table."
-    if not isinstance(entry, Mapping): return entry, token
+    if not isinstance(entry, Mapping):
+        return entry, token
     rows = {str(name): row for name, row in entry.items() if row is not None}
-    if token is None and len(rows) == 1: token, = rows
+    if token is None and len(rows) == 1:
+        (token,) = rows
     if token is None:
-        refuse(where, "it must be known which token of the table is the text's",
-               f"{len(rows)} and no ids", "Keep prompt_token_ids in each row, or ask for "
-               "prompt_logprobs=0, which gives that token alone")
+        refuse(
+            where,
+            "it must be known which token of the table is the text's",
+            f"{len(rows)} and no ids",
+            "Keep prompt_token_ids in each row, or ask for "
+            "prompt_logprobs=0, which gives that token alone",
+        )
     if str(token) not in rows:
-        refuse(where, "a table of tokens must have the one of prompt_token_ids",
-               f"no {token!r}", "Keep what one request gave together")
+        refuse(
+            where,
+            "a table of tokens must have the one of prompt_token_ids",
+            f"no {token!r}",
+            "Keep what one request gave together",
+        )
     row = rows[str(token)]
     return row.get("logprob") if isinstance(row, Mapping) else row, str(token)
 
 
 def token_losses(
-    values: Sequence,              # log-probabilities, or vLLM's token id -> Logprob
+    values: Sequence,  # log-probabilities, or vLLM's token id -> Logprob
     tokens: Sequence | None = None,  # what these tokens are: ids or texts
     where: str = "token_losses",
 ) -> tuple[np.ndarray, list | None]:  # losses of the tokens after the first, and their names
     "The losses of one text from the log-probabilities of its tokens."
-    if isinstance(values, str): values = strict_json(values, where=where)
+    if isinstance(values, str):
+        values = strict_json(values, where=where)
     many = isinstance(values, Sequence)
     names = [None] * len(values) if many and tokens is None else tokens
     if not many or len(values) != len(names):
-        refuse(where, "there must be a list with one log-probability for each token",
-               f"{len(values)} for {len(names)} tokens" if many else type(values).__name__,
-               "Keep what one request gave together")
-    rows = [(None, name) if entry is None else _entry(entry, name, where)
-            for entry, name in zip(values, names, strict=True)]
-    rows = rows[bool(rows) and rows[0][0] is None:]
+        refuse(
+            where,
+            "there must be a list with one log-probability for each token",
+            f"{len(values)} for {len(names)} tokens" if many else type(values).__name__,
+            "Keep what one request gave together",
+        )
+    rows = [
+        (None, name) if entry is None else _entry(entry, name, where)
+        for entry, name in zip(values, names, strict=True)
+    ]
+    rows = rows[bool(rows) and rows[0][0] is None :]
     if not rows:
-        refuse(where, "some token must have a log-probability", f"{len(values)} tokens",
-               "Leave texts of less than 2 tokens out of every file")
+        refuse(
+            where,
+            "some token must have a log-probability",
+            f"{len(values)} tokens",
+            "Leave texts of less than 2 tokens out of every file",
+        )
     for i, (x, _) in enumerate(rows, len(values) - len(rows)):
         number = is_finite(x)
-        if number and _ZERO < x <= 0: continue
-        refuse(where, "a log-probability must be a finite number of at most 0",
-               f"{x!r} at token {i}", "Turn the sign of losses" if number and x > 0 else
-               "This token has probability 0, so that the text has no perplexity: leave it "
-               "out of every file" if number
-               else "Only the first token may be without one: score the text again, or leave "
-               "it out of every file")
+        if number and _ZERO < x <= 0:
+            continue
+        refuse(
+            where,
+            "a log-probability must be a finite number of at most 0",
+            f"{x!r} at token {i}",
+            "Turn the sign of losses"
+            if number and x > 0
+            else "This token has probability 0, so that the text has no perplexity: leave it "
+            "out of every file"
+            if number
+            else "Only the first token may be without one: score the text again, or leave "
+            "it out of every file",
+        )
     known = all(name is not None for _, name in rows)
     return np.array([-x for x, _ in rows]) + 0.0, [n for _, n in rows] if known else None
 
@@ -211,23 +304,30 @@ def read_reply(
     "The log-probabilities of the prompt in a response."
     choice = choices[0] if isinstance(choices, Sequence) and len(choices) == 1 else None
     choice = choice if isinstance(choice, Mapping) else {}
-    if values := choice.get("prompt_logprobs"): return values, choice.get("prompt_token_ids")
+    if values := choice.get("prompt_logprobs"):
+        return values, choice.get("prompt_token_ids")
     echo = choice.get("logprobs") or {}
     values, n = echo.get("token_logprobs") or [], (usage or {}).get("prompt_tokens")
     if isinstance(n, int) and 0 < n <= len(values) and values[0] is None:
         return values[:n], echo["tokens"][:n] if echo.get("tokens") else None
-    refuse(where, "a response must hold the log-probabilities of its prompt, in one choice",
-           f"{len(values)} values without an echo" if values and n else
-           f"the keys {listed(choice)}", "Ask for them with echo=true, logprobs=1, or of vLLM "
-           "with prompt_logprobs=0, and keep usage")
+    refuse(
+        where,
+        "a response must hold the log-probabilities of its prompt, in one choice",
+        f"{len(values)} values without an echo"
+        if values and n
+        else f"the keys {listed(choice)}",
+        "Ask for them with echo=true, logprobs=1, or of vLLM "
+        "with prompt_logprobs=0, and keep usage",
+    )
 
 # %% ../../nbs/files/06_plain_table.ipynb #8fc1e31b
 @dataclass(frozen=True, kw_only=True)
 class PlainColumns:
     "The columns of a table that have a role."
+
     table: Table
     names: Mapping[str, str]  # role -> column
-    cells: Mapping            # role -> an array of numbers, or names
+    cells: Mapping  # role -> an array of numbers, or names
     others: tuple[str, ...] = ()  # columns without a role
 
 
@@ -238,7 +338,8 @@ def read_columns(path: str | os.PathLike, roles: Roles, rows=None) -> PlainColum
     def keep(there):
         nonlocal names, others
         names = roles.choose(there, f"read_plain: {path}")
-        if "samples" in names and "temperature" in there: names["temperature"] = "temperature"
+        if "samples" in names and "temperature" in there:
+            names["temperature"] = "temperature"
         others = tuple(name for name in there if name not in names.values())
         return [old.get(name, name) for name in names.values()]
 
@@ -246,19 +347,31 @@ def read_columns(path: str | os.PathLike, roles: Roles, rows=None) -> PlainColum
     arrays, cells = names.get("loss") in ARRAYS, {}
     for role, name in names.items():
         name, kind = old.get(name, name), role.partition(" ")[0]
-        if arrays and role in ("loss", *BESIDE): cells[role] = table.column(name)
+        if arrays and role in ("loss", *BESIDE):
+            cells[role] = table.column(name)
         elif kind in ("loss", "tokens", "n_bytes", "score", "samples", "temperature"):
             cells[role] = table.numbers(name, flags=kind == "score")
-        else: cells[role] = table.name_column(name)
-    return PlainColumns(table=table, names=names, others=others, cells=_sum_tokens(
-        table, names, cells) if arrays else cells)
+        else:
+            cells[role] = table.name_column(name)
+    return PlainColumns(
+        table=table,
+        names=names,
+        others=others,
+        cells=_sum_tokens(table, names, cells) if arrays else cells,
+    )
 
 
 def _sum_tokens(table, names, cells) -> dict:
     "The cells with the mean loss, the count and the names of the tokens of each row."
     beside = {name: cells.pop(name) for name in BESIDE if name in names}
-    ids = next((beside[name] for name in BESIDE[:3] if isinstance(
-        beside.get(name, [0])[0], (list, tuple))), [None] * len(table))
+    ids = next(
+        (
+            beside[name]
+            for name in BESIDE[:3]
+            if isinstance(beside.get(name, [0])[0], (list, tuple))
+        ),
+        [None] * len(table),
+    )
     losses, tokens = [], []
     for i, (values, own) in enumerate(zip(cells["loss"], ids, strict=True)):
         where = f"{table.where}, {table.place(i)}"
@@ -268,9 +381,13 @@ def _sum_tokens(table, names, cells) -> dict:
         losses.append(values)
         tokens.append(own)
     weight = cells.get("n_bytes", np.array([*map(len, losses)], float))
-    cells = {"id": [str(i + 1) for i in range(len(table))]} | cells | {
-        "loss": np.array([*map(math.fsum, losses)]) / weight}
-    if "n_bytes" in cells: return cells
+    cells = (
+        {"id": [str(i + 1) for i in range(len(table))]}
+        | cells
+        | {"loss": np.array([*map(math.fsum, losses)]) / weight}
+    )
+    if "n_bytes" in cells:
+        return cells
     cells["tokens"] = weight
     return cells if None in tokens else {**cells, "text": tokens}
 
@@ -282,8 +399,13 @@ def _refuse_repeated(plain, codes, cure):
     "Refuse the first row whose id, of these codes, was there before."
     first = np.unique(codes, return_index=True)[1]
     i = int(np.flatnonzero(first[codes] != np.arange(len(codes)))[0])
-    refuse(f"{plain.table.where}, {plain.table.place(i)}", "every id must occur once",
-           f"{plain.cells['id'][i]!r} again", cure, code="repeated")
+    refuse(
+        f"{plain.table.where}, {plain.table.place(i)}",
+        "every id must occur once",
+        f"{plain.cells['id'][i]!r} again",
+        cure,
+        code="repeated",
+    )
 
 
 def average_repeats(plain: PlainColumns, repeats: str) -> tuple[np.ndarray, dict]:
@@ -292,10 +414,12 @@ def average_repeats(plain: PlainColumns, repeats: str) -> tuple[np.ndarray, dict
     codes, n = unit_codes(cells["id"], where=table.where, name="ids")
     first = np.unique(codes, return_index=True)[1]
     counts = np.bincount(codes, minlength=n)
-    if n == len(codes): return counts, cells
+    if n == len(codes):
+        return counts, cells
     if repeats == "refuse":
-        _refuse_repeated(plain, codes, "Say repeats='mean' to average the rows of each id "
-                         "first")
+        _refuse_repeated(
+            plain, codes, "Say repeats='mean' to average the rows of each id first"
+        )
     for role, values in cells.items():
         if role.partition(" ")[0] == "score":
             cells[role] = np.bincount(codes, values) / counts
@@ -303,18 +427,22 @@ def average_repeats(plain: PlainColumns, repeats: str) -> tuple[np.ndarray, dict
         values = [*values]
         for i, k in enumerate(first[codes].tolist()):
             if role != "id" and values[i] != values[k]:
-                refuse(f"{table.where}, {table.place(i)}", "rows of one id must agree on "
-                       f"{plain.names[role]!r}", f"{values[k]!r} and {values[i]!r} for "
-                       f"{cells['id'][k]!r}", "Correct the column")
+                refuse(
+                    f"{table.where}, {table.place(i)}",
+                    f"rows of one id must agree on {plain.names[role]!r}",
+                    f"{values[k]!r} and {values[i]!r} for {cells['id'][k]!r}",
+                    "Correct the column",
+                )
         cells[role] = [values[k] for k in first.tolist()]
     return counts, cells
 
 # %% ../../nbs/files/06_plain_table.ipynb #rpt2
-def _times(count: int) -> str: return "once" if count == 1 else f"{count} times"
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def refuse_unequal(
-    one: PlainColumns,    # of the baseline
+    one: PlainColumns,  # of the baseline
     other: PlainColumns,  # of a candidate
 ) -> None:
     "Refuse the first id that two tables both hold, one of them more often, with its line."
@@ -330,26 +458,34 @@ def refuse_unequal(
         tables = [plain.table for plain in (one, other)]
         place, place_beside = (tables[k].place(rows[k][name][-1]) for k in (more, 1 - more))
         path = tables[1 - more].where.partition(": ")[2]
-        refuse(f"{tables[more].where}, {place}", "both files must have as many rows of an id",
-               f"{name!r} {_times(counts[more])}, and {_times(counts[1 - more])} in {path} "
-               f"({place_beside})", "Say repeats='unequal' to average what each file has, or "
-               "complete the file", error=PairingError, code="repeats")
+        refuse(
+            f"{tables[more].where}, {place}",
+            "both files must have as many rows of an id",
+            f"{name!r} {_times(counts[more])}, and {_times(counts[1 - more])} in {path} "
+            f"({place_beside})",
+            "Say repeats='unequal' to average what each file has, or complete the file",
+            error=PairingError,
+            code="repeats",
+        )
 
 # %% ../../nbs/files/06_plain_table.ipynb #doc0
 def _windows(plain: PlainColumns) -> tuple:
     "(names of the windows, their documents): rows of one document are numbered."
     ids, documents = plain.cells["id"], plain.cells.get("cluster")
     name = plain.names.get("id", "")
-    if name.strip().lower() in DOCUMENTS and documents is None: documents = ids
+    if name.strip().lower() in DOCUMENTS and documents is None:
+        documents = ids
     codes, n = unit_codes(ids, where=plain.table.where, name="ids")
-    if n == len(codes): return ids, documents
+    if n == len(codes):
+        return ids, documents
     if documents is None:
-        _refuse_repeated(plain, codes, f"If {name!r} names documents of several rows, say "
-                         f"cluster={name!r}")
+        _refuse_repeated(
+            plain, codes, f"If {name!r} names documents of several rows, say cluster={name!r}"
+        )
     if documents is ids or name == plain.names.get("cluster"):
         start, place, order = 0, np.empty(len(codes), int), np.argsort(codes, kind="stable")
         for count in np.bincount(codes).tolist():
-            place[order[start:start + count]] = np.arange(count)
+            place[order[start : start + count]] = np.arange(count)
             start += count
         return [f"{name}:{k}" for name, k in zip(ids, place.tolist(), strict=True)], ids
     return [f"{name}:{window}" for name, window in zip(documents, ids, strict=True)], documents
@@ -359,14 +495,22 @@ def _of_documents(plain: PlainColumns, role: str, documents) -> dict:
     "Document -> what a column says of it; raises where it says two things of one."
     where, name = plain.table.where, plain.names[role]
     if documents is None:
-        refuse(where, f"slices by {name} need documents", "none", "Say cluster='NAME'",
-               error=UsageError)
+        refuse(
+            where,
+            f"slices by {name} need documents",
+            "none",
+            "Say cluster='NAME'",
+            error=UsageError,
+        )
     known = {}
     for i, (document, value) in enumerate(zip(documents, plain.cells[role], strict=True)):
         if known.setdefault(document, value) != value:
-            refuse(f"{where}, {plain.table.place(i)}", "rows of one document must agree on "
-                   f"{name!r}", f"{known[document]!r} and {value!r} for {document!r}",
-                   "Correct the column")
+            refuse(
+                f"{where}, {plain.table.place(i)}",
+                f"rows of one document must agree on {name!r}",
+                f"{known[document]!r} and {value!r} for {document!r}",
+                "Correct the column",
+            )
     return known
 
 # %% ../../nbs/files/06_plain_table.ipynb #01y0p7v6
@@ -376,110 +520,188 @@ def _directions(names: list[str], better, where: str) -> dict[str, str]:
     for text in [better] if isinstance(better, str) else better or ():
         name, _, word = text.rpartition("=")
         as_choice(word, ("higher", "lower"), where=where, name="better", error=UsageError)
-        if name: as_choice(name, names, where=where, name="better", error=UsageError)
+        if name:
+            as_choice(name, names, where=where, name="better", error=UsageError)
         if said.setdefault(name, word) != word:
-            refuse(where, f"better must be said once{f' of {name!r}' * bool(name)}",
-                   f"{said[name]} and {word}", "Keep one", error=UsageError)
+            refuse(
+                where,
+                f"better must be said once{f' of {name!r}' * bool(name)}",
+                f"{said[name]} and {word}",
+                "Keep one",
+                error=UsageError,
+            )
         open_ = [n for n in names if n not in words and not (names[1:] and usual_direction(n))]
         words |= dict.fromkeys([name] if name else open_, word)  # f1 beside seconds stays
     words = {name: words.get(name) or usual_direction(name) for name in names}
     words = {name: word for name, word in words.items() if word}
     if unsaid := [name for name in names if name not in words]:
-        says = [f"better='{name}=lower'" for name in unsaid] if names[1:] else [
-            "better='higher'", "better='lower'"]
-        refuse(where, "it must be known whether higher "
-               + " and higher ".join(map(repr, unsaid)) + " is better", "nothing said",
-               f"Say {' and '.join(says)}, or higher" if names[1:] else
-               f"Say {' or '.join(says)}", error=UsageError)
+        says = (
+            [f"better='{name}=lower'" for name in unsaid]
+            if names[1:]
+            else ["better='higher'", "better='lower'"]
+        )
+        refuse(
+            where,
+            "it must be known whether higher "
+            + " and higher ".join(map(repr, unsaid))
+            + " is better",
+            "nothing said",
+            f"Say {' and '.join(says)}, or higher"
+            if names[1:]
+            else f"Say {' or '.join(says)}",
+            error=UsageError,
+        )
     return words
 
 # %% ../../nbs/files/06_plain_table.ipynb #cnt0
 def _tries(plain: PlainColumns, asked: list[int]) -> Scores:
     "pass@k of each problem; by default k = 1, and 10 or as many tries as were made of all."
     drawn, right = (plain.cells[role] for role in ("samples", "score"))
-    counts = [(int(n), int(c)) if n == int(n) and c == int(c) else (n, c)
-              for n, c in zip(drawn.tolist(), right.tolist(), strict=True)]
+    counts = [
+        (int(n), int(c)) if n == int(n) and c == int(c) else (n, c)
+        for n, c in zip(drawn.tolist(), right.tolist(), strict=True)
+    ]
     for i, (n, c) in enumerate(counts):
         if not (isinstance(n, int) and isinstance(c, int) and n >= 1 and 0 <= c <= n):
-            refuse(f"{plain.table.where}, {plain.table.place(i)}", "the samples that are "
-                   "right must be a whole number, at most as many as were drawn",
-                   f"{c:g} of {n:g}", "Were the two columns swapped?")
+            refuse(
+                f"{plain.table.where}, {plain.table.place(i)}",
+                "the samples that are "
+                "right must be a whole number, at most as many as were drawn",
+                f"{c:g} of {n:g}",
+                "Were the two columns swapped?",
+            )
     few = min(n for n, _ in counts)
     if max(asked, default=1) > few:
-        refuse(plain.table.where, "every problem must have as many samples as tries",
-               f"pass@{max(asked)}, and a problem with {few}", "Ask for fewer tries, or draw "
-               "more samples", error=UsageError)
+        refuse(
+            plain.table.where,
+            "every problem must have as many samples as tries",
+            f"pass@{max(asked)}, and a problem with {few}",
+            "Ask for fewer tries, or draw more samples",
+            error=UsageError,
+        )
     first, *rest = dict.fromkeys(asked or (1, min(10, few)))
     tries = {f"pass@{k}": [pass_at_k(n, c, k) for n, c in counts] for k in (first, *rest)}
     lead = f"pass@{first}"
     heat = one_temperature(plain.cells.get("temperature", ()), plain.table.where)
-    return Scores(ids=plain.cells["id"], values=tries.pop(lead), score=lead,
-                  clusters=plain.cells.get("cluster"), better="higher", others=tries,
-                  provenance={} if heat is None else {"temperature": heat}, slices={
-                      role[6:]: values for role, values in plain.cells.items()
-                      if role.startswith("slice ")})
+    return Scores(
+        ids=plain.cells["id"],
+        values=tries.pop(lead),
+        score=lead,
+        clusters=plain.cells.get("cluster"),
+        better="higher",
+        others=tries,
+        provenance={} if heat is None else {"temperature": heat},
+        slices={
+            role[6:]: values
+            for role, values in plain.cells.items()
+            if role.startswith("slice ")
+        },
+    )
 
 # %% ../../nbs/files/06_plain_table.ipynb #c0bbc629
 def read_plain(
     path: str | os.PathLike,  # .csv, .tsv, .jsonl, .json or .parquet
     *,
     better: str | Sequence[str] | None = None,  # of a score: "higher", "lower", "f1=higher"
-    repeats: str = "refuse",    # of an id; "mean" averages, "unequal" also other counts
-    sums: bool = False,         # the losses are sums over their rows
+    repeats: str = "refuse",  # of an id; "mean" averages, "unequal" also other counts
+    sums: bool = False,  # the losses are sums over their rows
     rows: tuple[str, str] | None = None,  # column, word: only the rows that have it there
-    **roles,                    # of Roles: id, loss, tokens, n_bytes, score, cluster, ...
+    **roles,  # of Roles: id, loss, tokens, n_bytes, score, cluster, ...
 ) -> WindowLosses | Scores:
     "Losses or scores from a table that says nothing about itself."
     where = f"read_plain: {path}"
     as_choice(repeats, REPEATS, where=where, name="repeats", error=UsageError)
     plain = read_columns(path, Roles(**roles), rows)
-    source = {"format": "plain table", "digest": plain.table.digest, "columns": {
-        role: name for role, name in plain.names.items() if not role.startswith("slice ")}}
+    source = {
+        "format": "plain table",
+        "digest": plain.table.digest,
+        "columns": {
+            role: name for role, name in plain.names.items() if not role.startswith("slice ")
+        },
+    }
     scores = "score" in plain.names
     for name, idle, cure in (
-            ("sums", scores and sums, "Leave it out"),
-            ("tokens", scores and "tokens" in plain.names, "Leave it out"),
-            ("bytes", scores and "n_bytes" in plain.names, "Leave it out"),
-            ("repeats", not scores and repeats != "refuse", "Several rows of one document are "
-             "windows: say cluster='NAME'")):
-        if idle: refuse(where, f"{name} is about {'losses' if scores else 'scores'}",
-                        "scores" if scores else "losses", cure, error=UsageError)
-    if scores: source |= {
-        "metric": plain.names["score"], "metric_asked": bool(roles.get("score")),
-        "other_metrics": [name for name in plain.others if usual_direction(name)]}
-    if "samples" in plain.names: arm = _tries(plain, _tries_in(_asked(roles.get("score"))))
-    else: arm = _scores(plain, better, repeats) if scores else _losses(plain, sums)
+        ("sums", scores and sums, "Leave it out"),
+        ("tokens", scores and "tokens" in plain.names, "Leave it out"),
+        ("bytes", scores and "n_bytes" in plain.names, "Leave it out"),
+        (
+            "repeats",
+            not scores and repeats != "refuse",
+            "Several rows of one document are windows: say cluster='NAME'",
+        ),
+    ):
+        if idle:
+            refuse(
+                where,
+                f"{name} is about {'losses' if scores else 'scores'}",
+                "scores" if scores else "losses",
+                cure,
+                error=UsageError,
+            )
+    if scores:
+        source |= {
+            "metric": plain.names["score"],
+            "metric_asked": bool(roles.get("score")),
+            "other_metrics": [name for name in plain.others if usual_direction(name)],
+        }
+    if "samples" in plain.names:
+        arm = _tries(plain, _tries_in(_asked(roles.get("score"))))
+    else:
+        arm = _scores(plain, better, repeats) if scores else _losses(plain, sums)
     return arm.changed(provenance=arm.provenance | {"source": source})
 
 
 def _scores(plain: PlainColumns, better, repeats: str) -> Scores:
-    columns = {role: name for role, name in plain.names.items()
-               if role.partition(" ")[0] == "score"}
+    columns = {
+        role: name for role, name in plain.names.items() if role.partition(" ")[0] == "score"
+    }
     words = _directions([*columns.values()], better, plain.table.where)
     counts, cells = average_repeats(plain, repeats)
     first, *others = columns
     return Scores(
-        ids=cells["id"], values=cells[first], score=columns[first],
-        clusters=cells.get("cluster"), better=words[columns[first]],
+        ids=cells["id"],
+        values=cells[first],
+        score=columns[first],
+        clusters=cells.get("cluster"),
+        better=words[columns[first]],
         others={columns[role]: cells[role] for role in others},
         lower=tuple(columns[role] for role in others if words[columns[role]] == "lower"),
-        repeats=counts if repeats == "mean" else None, slices={
-            role[6:]: values for role, values in cells.items() if role.startswith("slice ")})
+        repeats=counts if repeats == "mean" else None,
+        slices={
+            role[6:]: values for role, values in cells.items() if role.startswith("slice ")
+        },
+    )
 
 
 def _losses(plain: PlainColumns, sums: bool) -> WindowLosses:
     cells, unit = plain.cells, "tokens" if "tokens" in plain.cells else "bytes"
     weight, log_loss = cells["tokens" if unit == "tokens" else "n_bytes"], cells["loss"]
     names, documents = _windows(plain)
-    if plain.names["loss"] in ARRAYS: documents = documents or names  # each is a text
-    slices = {role[6:]: _of_documents(plain, role, documents) for role in cells
-              if role.startswith("slice ")}
+    if plain.names["loss"] in ARRAYS:
+        documents = documents or names  # each is a text
+    slices = {
+        role[6:]: _of_documents(plain, role, documents)
+        for role in cells
+        if role.startswith("slice ")
+    }
     text = sorted(zip(names, cells["text"], strict=True)) if "text" in cells else []
     split = cells["split"] if {*cells.get("split", "-")} <= {*SPLITS} else None  # of halves
     losses = WindowLosses.from_arrays(
-        names, weight, log_loss, weight_unit=unit, document_ids=documents, split=split,
-        sums=False, data_id=f"tokens:{digest(canonical_json(text))[7:23]}" if text else "",
+        names,
+        weight,
+        log_loss,
+        weight_unit=unit,
+        document_ids=documents,
+        split=split,
+        sums=False,
+        data_id=f"tokens:{digest(canonical_json(text))[7:23]}" if text else "",
         n_bytes=cells.get("n_bytes") if unit == "tokens" else None,
-        provenance={"document_slices": slices} if slices else None)
-    return as_means(losses, sums or None, plain.table.where, repr(plain.names["loss"]),
-                    "If each row holds a sum, say sums=True; if these are bits, convert them")
+        provenance={"document_slices": slices} if slices else None,
+    )
+    return as_means(
+        losses,
+        sums or None,
+        plain.table.where,
+        repr(plain.names["loss"]),
+        "If each row holds a sum, say sums=True; if these are bits, convert them",
+    )

@@ -7,26 +7,44 @@ __all__ = ['COLUMNS', 'MOST_VALUES', 'ASKED_VALUES', 'UNREAD', 'ELSEWHERE', 'SCH
            'predictions_from_columns', 'predictions_bytes', 'write_predictions', 'parse_kept', 'read_predictions']
 
 # %% ../../nbs/files/02_predictions.ipynb #625bf3b6
-import json, math, os, re
+import json
+import math
+import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from ..foundations.refuse import (UsageError, as_listed, as_printed,
-                                         find_precision, refuse, refuse_misaligned)
-from ..foundations.store import (as_shape, canonical_json, digest, read_file,
-                                        strict_json, write_bytes)
 from ..arms.arm import as_name, listed
 from ..arms.predictions import Predictions, as_labels
 from .tables import as_number, column_named, parse_table
+from invar_nb.foundations.refuse import (
+    UsageError,
+    as_listed,
+    as_printed,
+    find_precision,
+    refuse,
+    refuse_misaligned,
+)
+from invar_nb.foundations.store import (
+    as_shape,
+    canonical_json,
+    digest,
+    read_file,
+    strict_json,
+    write_bytes,
+)
 
 # %% ../../nbs/files/02_predictions.ipynb #bfbe7a52
 def _numbers(cells: list, name: str, where: str, places) -> list:
     "Cells as numbers where they are text; a missing one stays None, and is refused later."
-    if str not in set(map(type, cells)): return cells
-    return [as_number(v, place=at, name=name, where=where) if isinstance(v, str) else v
-            for v, at in zip(cells, places, strict=True)]
+    if str not in set(map(type, cells)):
+        return cells
+    return [
+        as_number(v, place=at, name=name, where=where) if isinstance(v, str) else v
+        for v, at in zip(cells, places, strict=True)
+    ]
 
 
 _BEFORE = ("p_", "prob_", "proba_", "probability_", "p.", "prob.")  # a label
@@ -36,60 +54,115 @@ def _spelled(columns: Mapping) -> Mapping:
     "The columns with `p:LABEL` where two of them or more are called p_LABEL, prob_LABEL, ..."
     labels = {str(label) for label in columns.get("label", ())}
     for before in _BEFORE:
-        names = {name: f"p:{name.removeprefix(before)}" for name in columns
-                 if name.startswith(before) and name.removeprefix(before) in labels}
-        if len(names) > 1: return {names.get(name, name): x for name, x in columns.items()}
+        names = {
+            name: f"p:{name.removeprefix(before)}"
+            for name in columns
+            if name.startswith(before) and name.removeprefix(before) in labels
+        }
+        if len(names) > 1:
+            return {names.get(name, name): x for name, x in columns.items()}
     return columns
 
 
 def _probabilities(
-    columns: Mapping, where: str, places, labels,  # of lists: what stands in which place
+    columns: Mapping,
+    where: str,
+    places,
+    labels,  # of lists: what stands in which place
 ) -> dict[str, list] | None:
     "Probabilities by label: columns `p:LABEL`, or objects with the same labels in every row."
-    split = {name[2:]: _numbers(columns[name], name, where, places)
-             for name in columns if name.startswith("p:")}
-    if "probabilities" not in columns: return split or None
+    split = {
+        name[2:]: _numbers(columns[name], name, where, places)
+        for name in columns
+        if name.startswith("p:")
+    }
+    if "probabilities" not in columns:
+        return split or None
     if split:
-        refuse(where, "the probabilities must be given once",
-               f"'probabilities' and {listed(f'p:{name}' for name in split)}", "Keep one form")
+        refuse(
+            where,
+            "the probabilities must be given once",
+            f"'probabilities' and {listed(f'p:{name}' for name in split)}",
+            "Keep one form",
+        )
     cells = columns["probabilities"]
     if {*map(type, cells)} == {list}:
         if not labels or {len(cell) for cell in cells} != {len(labels)}:
-            refuse(where, "lists of probabilities need labels, one for each place",
-                   f"{cells[0]!r} and labels {listed(labels or ()) or 'none'}",
-                   'Write {"yes": 0.7, "no": 0.3} in each row, or name them in order: labels')
+            refuse(
+                where,
+                "lists of probabilities need labels, one for each place",
+                f"{cells[0]!r} and labels {listed(labels or ()) or 'none'}",
+                'Write {"yes": 0.7, "no": 0.3} in each row, or name them in order: labels',
+            )
         cells = [dict(zip(labels, cell, strict=True)) for cell in cells]
     for cell, place in zip(cells, places, strict=True):
         if not isinstance(cell, Mapping) or cell.keys() != cells[0].keys():
-            refuse(where, "probabilities must map the same labels to numbers in every row",
-                   f"{cell!r} at {place}, where {places[0]} has {cells[0]!r}",
-                   "Write 0 for a label that is ruled out, or one column p:LABEL a label")
-    return {as_name(key, "a label", where, places[0]): [cell[key] for cell in cells]
-            for key in cells[0]}
+            refuse(
+                where,
+                "probabilities must map the same labels to numbers in every row",
+                f"{cell!r} at {place}, where {places[0]} has {cells[0]!r}",
+                "Write 0 for a label that is ruled out, or one column p:LABEL a label",
+            )
+    return {
+        as_name(key, "a label", where, places[0]): [cell[key] for cell in cells]
+        for key in cells[0]
+    }
 
 # %% ../../nbs/files/02_predictions.ipynb #df3e2708
 def _normalized(rows: list, where: str, places) -> tuple[list, dict[int, float]]:
     "Rows that add up to 1, and the sum by which each changed row was divided."
     sums = {}
     for i, row in enumerate(rows):
-        if not all(isinstance(v, (int, float)) and 0 <= v <= 1 for v in row): continue
+        if not all(isinstance(v, (int, float)) and 0 <= v <= 1 for v in row):
+            continue
         away = abs((total := math.fsum(row)) - 1)
-        if away <= 0.5e-6 * len(row) + 1e-12: continue
+        if away <= 0.5e-6 * len(row) + 1e-12:
+            continue
         if away > min(0.005 * len(row), 0.05) + 1e-12:
-            refuse(where, "probabilities must add up to 1 within the rounding of two decimals",
-                   f"{total!r} at {places[i]}",
-                   "A label is missing, or these are not probabilities")
+            refuse(
+                where,
+                "probabilities must add up to 1 within the rounding of two decimals",
+                f"{total!r} at {places[i]}",
+                "A label is missing, or these are not probabilities",
+            )
         sums[i], rows[i] = total, [v / total for v in row]
     return rows, sums
 
 # %% ../../nbs/files/02_predictions.ipynb #be02c65f
-COLUMNS = ("id", "label", "prediction", "confidence", "probabilities", "samples",
-           "correct_samples", "prompt", "text", "prompt_digest", "cluster", "model",
-           "checkpoint", "tokenizer")  # and p:LABEL
-MOST_VALUES = 20   # values up to which a column becomes a slice without being asked for
+COLUMNS = (
+    "id",
+    "label",
+    "prediction",
+    "confidence",
+    "probabilities",
+    "samples",
+    "correct_samples",
+    "prompt",
+    "text",
+    "prompt_digest",
+    "cluster",
+    "model",
+    "checkpoint",
+    "tokenizer",
+)  # and p:LABEL
+MOST_VALUES = 20  # values up to which a column becomes a slice without being asked for
 ASKED_VALUES = 400  # and where it is named
-_ANSWERS = ("correct", "is_correct", "right", "wrong", "hit", "score", "error", "exact_match",
-            "raw", "answer", "output", "response", "completion", "generation")
+_ANSWERS = (
+    "correct",
+    "is_correct",
+    "right",
+    "wrong",
+    "hit",
+    "score",
+    "error",
+    "exact_match",
+    "raw",
+    "answer",
+    "output",
+    "response",
+    "completion",
+    "generation",
+)
 UNREAD = "looks like a probability, which is read as p_LABEL"
 _LIKE_A_PROBABILITY = re.compile(r"(?i)prob|p([\W_\d]|$)")
 _DECIMAL = re.compile(r"[-+]?(\d*\.\d+|\d+\.\d*|\d+[eE][-+]?\d+)([eE][-+]?\d+)?")
@@ -98,18 +171,25 @@ _DECIMAL = re.compile(r"[-+]?(\d*\.\d+|\d+\.\d*|\d+[eE][-+]?\d+)([eE][-+]?\d+)?"
 def _value(cell) -> str | None:
     "A slice value as text, None where there is none; TypeError where it can be no value."
     cell = cell.item() if isinstance(cell, np.generic) else cell
-    if cell is None or type(cell).__name__ in ("NAType", "NaTType"): return None
-    if cell != cell: return None
-    if isinstance(cell, bool): return "true" if cell else "false"
-    if isinstance(cell, (str, int)): return str(cell)
+    if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
+        return None
+    if cell != cell:
+        return None
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    if isinstance(cell, (str, int)):
+        return str(cell)
     raise TypeError("decimal numbers" if isinstance(cell, float) else "nested values")
 
 
 def _is_share(name: str, cells: list) -> bool:
     "Whether a column is called and looks like a probability."
-    if not _LIKE_A_PROBABILITY.match(name): return False
-    try: return all(0 <= float(x) <= 1 for x in cells)
-    except (TypeError, ValueError): return False
+    if not _LIKE_A_PROBABILITY.match(name):
+        return False
+    try:
+        return all(0 <= float(x) <= 1 for x in cells)
+    except (TypeError, ValueError):
+        return False
 
 
 def _why_not(name: str, values: list, label, asked: bool) -> str | None:
@@ -117,11 +197,16 @@ def _why_not(name: str, values: list, label, asked: bool) -> str | None:
     many = len(set(values))
     if asked or name == "language":
         return f"has {many} different values" if many > ASKED_VALUES else None
-    if name.strip().lower() in _ANSWERS: return "is named like a part of the answer"
-    if any(v is not None and _DECIMAL.fullmatch(v) for v in values): return "holds decimals"
-    if many == 1: return "has one value only"
-    if many > MOST_VALUES: return f"has {many} different values"
-    if many == len(values): return "has another value for every example"
+    if name.strip().lower() in _ANSWERS:
+        return "is named like a part of the answer"
+    if any(v is not None and _DECIMAL.fullmatch(v) for v in values):
+        return "holds decimals"
+    if many == 1:
+        return "has one value only"
+    if many > MOST_VALUES:
+        return f"has {many} different values"
+    if many == len(values):
+        return "has another value for every example"
     same = len(set(zip(values, map(str, label), strict=True))) == many == len(set(label))
     return "says the label in other words" if same and len(values) >= 10 else None
 
@@ -130,32 +215,44 @@ def _slices(columns: Mapping, asked, label: list, where: str) -> tuple[dict, dic
     "Slices by name, and the reason for every column that is none."
     others = [n for n in columns if n not in COLUMNS and not n.startswith("p:")]
     asked = (asked,) if isinstance(asked, str) else None if asked is None else tuple(asked)
-    for name in asked or (): column_named(name, others, where)
+    for name in asked or ():
+        column_named(name, others, where)
     slices, ignored = {}, {}
     for name in sorted(others, key=lambda name: (name != "language", name)):
         wanted = name in (asked or ())
         try:
             values = [_value(cell) for cell in columns[name]]
             why = _why_not(name, values, label, wanted)
-        except TypeError as error: why = f"holds {error}"
+        except TypeError as error:
+            why = f"holds {error}"
         if wanted and why:
-            refuse(where, "a slice must hold few different texts or whole numbers",
-                   f"column {name!r}, which {why}", "Group its values in a new column")
+            refuse(
+                where,
+                "a slice must hold few different texts or whole numbers",
+                f"column {name!r}, which {why}",
+                "Group its values in a new column",
+            )
         if not wanted and asked is not None and name != "language":
             why = why or "was not asked for"
-        if why: ignored[name] = UNREAD if _is_share(name, columns[name]) else why
-        else: slices[name] = values
+        if why:
+            ignored[name] = UNREAD if _is_share(name, columns[name]) else why
+        else:
+            slices[name] = values
     return slices, ignored
 
 # %% ../../nbs/files/02_predictions.ipynb #prompts1
 def _prompts(columns: Mapping) -> list | None:
     "Digest of what each example asked."
     names = [name for name in ("prompt", "text") if name in columns]
-    if "prompt_digest" in columns: return columns["prompt_digest"]
-    if not names: return None
+    if "prompt_digest" in columns:
+        return columns["prompt_digest"]
+    if not names:
+        return None
     rows = zip(*(columns[name] for name in names), strict=True)
-    return [digest(canonical_json(dict(zip(names, row, strict=True)) if len(row) > 1 else
-                                  row[0])) for row in rows]
+    return [
+        digest(canonical_json(dict(zip(names, row, strict=True)) if len(row) > 1 else row[0]))
+        for row in rows
+    ]
 
 
 def _one_value(name: str, given: str, columns: Mapping, where: str) -> str:
@@ -163,17 +260,30 @@ def _one_value(name: str, given: str, columns: Mapping, where: str) -> str:
     values = [v for v in columns.get(name, ()) if v is not None]
     other = next((v for v in values if v != values[0]), None)
     if other is not None:
-        refuse(where, f"{name} must be the same in every row, since one file is one arm",
-               f"{values[0]!r} and {other!r}", "Write one file for each model")
+        refuse(
+            where,
+            f"{name} must be the same in every row, since one file is one arm",
+            f"{values[0]!r} and {other!r}",
+            "Write one file for each model",
+        )
     return given or (as_name(values[0], name, where, "the column") if values else "")
 
 
 ELSEWHERE = {
     "id": ("sample_id", "doc_id", "example_id", "question_id", "item_id", "idx", "uid"),
-    "label": ("true", "target", "gold",
-              "gold_label", "truth", "y_true", "expected", "reference"),
+    "label": (
+        "true",
+        "target",
+        "gold",
+        "gold_label",
+        "truth",
+        "y_true",
+        "expected",
+        "reference",
+    ),
     "prediction": ("answer", "pred", "predicted", "predicted_label", "y_pred", "guess"),
-    "probabilities": ("probs", "prob", "probability", "proba", "scores", "logprobs")}
+    "probabilities": ("probs", "prob", "probability", "proba", "scores", "logprobs"),
+}
 
 
 _SCORES = ("correct", "score", "f1", "exact_match", "em", "acc", "accuracy")
@@ -181,8 +291,11 @@ _SCORES = ("correct", "score", "f1", "exact_match", "em", "acc", "accuracy")
 
 def _rename(columns) -> str:
     "What to call the columns that others call otherwise; '' where none is."
-    others = {role: next((c for c in columns if c in ELSEWHERE[role]), None)
-              for role in ("id", "label", "prediction") if role not in columns}
+    others = {
+        role: next((c for c in columns if c in ELSEWHERE[role]), None)
+        for role in ("id", "label", "prediction")
+        if role not in columns
+    }
     names = [f"{other!r} to {role!r}" for role, other in others.items() if other]
     return f"Rename {' and '.join(names)}, or " if names else ""
 
@@ -191,16 +304,26 @@ def _lists(columns: Mapping, where: str) -> dict[str, list]:
     "The columns as lists as long as the ids; single precision as it is printed."
     for name in ("id", "label"):
         scores = [score for score in _SCORES if score in columns]
-        if name in columns or not scores: column_named(name, columns, where, ELSEWHERE[name])
-        else: refuse(where, f"there must be a column {name!r}", f"columns {listed(columns)}",
-                     _rename(columns) + f"compare its scores alone: score={scores[0]!r}")
+        if name in columns or not scores:
+            column_named(name, columns, where, ELSEWHERE[name])
+        else:
+            refuse(
+                where,
+                f"there must be a column {name!r}",
+                f"columns {listed(columns)}",
+                _rename(columns) + f"compare its scores alone: score={scores[0]!r}",
+            )
     refuse_misaligned(where, {f"column {name!r}": cells for name, cells in columns.items()})
     lists, n = {}, len(columns["id"])
     for name, cells in columns.items():
         if not isinstance(name, str) or not hasattr(cells, "__len__") or len(cells) != n:
             got = f"{len(cells)} for {n} ids" if hasattr(cells, "__len__") else "no list"
-            refuse(where, f"column {name!r} must have one entry for each id", got,
-                   "Nothing is cut or repeated")
+            refuse(
+                where,
+                f"column {name!r} must have one entry for each id",
+                got,
+                "Nothing is cut or repeated",
+            )
         lists[name] = as_listed(cells, where=where, name=f"column {name!r}")
         if find_precision(cells) == np.float32:
             lists[name] = [as_printed(v) if isinstance(v, float) else v for v in lists[name]]
@@ -209,15 +332,19 @@ def _lists(columns: Mapping, where: str) -> dict[str, list]:
 # %% ../../nbs/files/02_predictions.ipynb #temp00
 def one_temperature(
     values: Iterable[float | None],  # of each problem; None, NaN: not recorded there
-    where: str,                      # what an error calls the table
+    where: str,  # what an error calls the table
 ) -> float | None:
     "The temperature at which the samples of an arm were drawn; None where no row says it."
     known = sorted({float(x) for x in values if x is not None and x == x})
     if len(known) > 1:
         a, b = f"{known[0]:g}", f"{known[-1]:g}"
-        refuse(where, "samples of one arm must be drawn at one temperature", f"{a} and {b}",
-               f"Read those of one, --column arm=temperature={a}, or compare them as two "
-               f"arms: --column arm=temperature={a},{b}")
+        refuse(
+            where,
+            "samples of one arm must be drawn at one temperature",
+            f"{a} and {b}",
+            f"Read those of one, --column arm=temperature={a}, or compare them as two "
+            f"arms: --column arm=temperature={a},{b}",
+        )
     return known[0] if known else None
 
 # %% ../../nbs/files/02_predictions.ipynb #fe86c6ca
@@ -233,62 +360,110 @@ def predictions_from_columns(
 ) -> Predictions:
     "Columns of a table or a data frame as predictions."
     if not hasattr(columns, "keys") or isinstance(columns, type):
-        refuse(where, "the predictions must be columns by name", type(columns).__name__,
-               "Pass a dict of lists, or a data frame")
+        refuse(
+            where,
+            "the predictions must be columns by name",
+            type(columns).__name__,
+            "Pass a dict of lists, or a data frame",
+        )
     columns = _spelled(_lists({name: columns[name] for name in columns.keys()}, where))
     places = places or [f"index {i}" for i in range(len(columns["id"]))]
-    if cluster: column_named(cluster, columns, where)
-    if (labels := fields.pop("labels", None)) is not None: labels = as_labels(labels, where)
+    if cluster:
+        column_named(cluster, columns, where)
+    if (labels := fields.pop("labels", None)) is not None:
+        labels = as_labels(labels, where)
     p = _probabilities(columns, where, places, labels)
-    if p is None: column_named("prediction", columns, where, ELSEWHERE["prediction"])
+    if p is None:
+        column_named("prediction", columns, where, ELSEWHERE["prediction"])
     elif labels is not None:
         if sorted(labels) != sorted(p):
             cure = "Give each a probability, 0 where it is ruled out"
-            if {*p} - {*labels}: cure = "List all of them, or leave labels out"
-            refuse(where, f"labels must be those of the probabilities, {listed(p)}",
-                   listed(labels), cure)
+            if {*p} - {*labels}:
+                cure = "List all of them, or leave labels out"
+            refuse(
+                where,
+                f"labels must be those of the probabilities, {listed(p)}",
+                listed(labels),
+                cure,
+            )
         p = {name: p[name] for name in labels}
-    numbers = {name: _numbers(columns[name], name, where, places)
-               for name in ("confidence", "samples", "correct_samples") if name in columns}
+    numbers = {
+        name: _numbers(columns[name], name, where, places)
+        for name in ("confidence", "samples", "correct_samples")
+        if name in columns
+    }
     rows, sums = None if p is None else list(map(list, zip(*p.values(), strict=True))), {}
-    if normalize and rows: rows, sums = _normalized(rows, where, places)
+    if normalize and rows:
+        rows, sums = _normalized(rows, where, places)
     for i, total in sums.items() if "confidence" in numbers else ():
         numbers["confidence"][i] /= total
     drawn_at = "temperature" if "samples" in columns else None  # else a column as others
-    others = {name: cells for name, cells in columns.items()
-              if name not in (cluster, drawn_at)}
+    others = {
+        name: cells for name, cells in columns.items() if name not in (cluster, drawn_at)
+    }
     sliced, ignored = _slices(others, slices, columns["label"], where)
-    about = {name: _one_value(name, fields.pop(name, ""), columns, where)
-             for name in ("model", "checkpoint", "tokenizer")}
+    about = {
+        name: _one_value(name, fields.pop(name, ""), columns, where)
+        for name in ("model", "checkpoint", "tokenizer")
+    }
     notes = {**about, "ignored": ignored, "normalized": len(sums)}
     if drawn_at in columns:
         heat = _numbers(columns[drawn_at], drawn_at, where, places)
         notes[drawn_at] = one_temperature(heat, where)
     return Predictions(
-        ids=columns["id"], label=columns["label"], labels=labels if p is None else tuple(p),
-        prediction=columns.get("prediction"), probabilities=rows, slices=sliced,
+        ids=columns["id"],
+        label=columns["label"],
+        labels=labels if p is None else tuple(p),
+        prediction=columns.get("prediction"),
+        probabilities=rows,
+        slices=sliced,
         clusters=columns.get(cluster or "cluster"),
-        prompt_digests=_prompts(columns), model=notes.pop("model"), where=where, **numbers,
-        places=tuple(places), **fields,
+        prompt_digests=_prompts(columns),
+        model=notes.pop("model"),
+        where=where,
+        **numbers,
+        places=tuple(places),
+        **fields,
         labels_from="probabilities" if p and labels is None else "given",
-        provenance={name: note for name, note in notes.items()
-                    if note or name == drawn_at and note is not None})
+        provenance={
+            name: note
+            for name, note in notes.items()
+            if note or name == drawn_at and note is not None
+        },
+    )
 
 # %% ../../nbs/files/02_predictions.ipynb #37358c2d
 SCHEMA = "invar_nb/predictions/2"
-_KEPT = ("labels", "labels_from", "model", "data_id", "ambiguous", "ambiguous_label",
-         "provenance")
-_FIELDS = {"id": "ids", "label": "label", "prediction": "prediction",
-           "confidence": "confidence", "probabilities": "probabilities", "samples": "samples",
-           "correct_samples": "correct_samples", "prompt_digest": "prompt_digests",
-           "cluster": "clusters"}  # of a row, and of Predictions
+_KEPT = (
+    "labels",
+    "labels_from",
+    "model",
+    "data_id",
+    "ambiguous",
+    "ambiguous_label",
+    "provenance",
+)
+_FIELDS = {
+    "id": "ids",
+    "label": "label",
+    "prediction": "prediction",
+    "confidence": "confidence",
+    "probabilities": "probabilities",
+    "samples": "samples",
+    "correct_samples": "correct_samples",
+    "prompt_digest": "prompt_digests",
+    "cluster": "clusters",
+}  # of a row, and of Predictions
 
 
 def predictions_bytes(arm: Predictions) -> bytes:
     "Kept answers: a header with the digest of all that follows, and one line an example."
     fields = {name: getattr(arm, field) for name, field in _FIELDS.items()}
-    fields = {name: values.tolist() if isinstance(values, np.ndarray) else values
-              for name, values in fields.items() if values is not None}
+    fields = {
+        name: values.tolist() if isinstance(values, np.ndarray) else values
+        for name, values in fields.items()
+        if values is not None
+    }
     rows = zip(*arm.slices.values(), strict=True)
     slices = [dict(zip(arm.slices, row, strict=True)) for row in rows]
     fields |= {"slices": slices} if slices else {}
@@ -303,8 +478,12 @@ def predictions_bytes(arm: Predictions) -> bytes:
 def write_predictions(arm: Predictions, path: str | os.PathLike) -> None:
     "Keep the answers in a `.jsonl` file."
     if Path(path).suffix != ".jsonl":
-        refuse("write_predictions", "the file name must end in .jsonl", Path(path).name,
-               "Rename it")
+        refuse(
+            "write_predictions",
+            "the file name must end in .jsonl",
+            Path(path).name,
+            "Rename it",
+        )
     write_bytes(path, predictions_bytes(arm))
 
 # %% ../../nbs/files/02_predictions.ipynb #kept0001
@@ -314,29 +493,46 @@ def parse_kept(data: bytes, name: str) -> Predictions:
     first, *lines = data.decode("utf-8", "replace").rstrip("\n").split("\n")
     header = strict_json(first, where=f"{where}, line 1")
     if not isinstance(header, dict) or header.get("schema") != SCHEMA:
-        refuse(where, f"line 1 must be a header with the schema {SCHEMA!r}", first,
-               "Read it with the version that wrote it, or answer again")
+        refuse(
+            where,
+            f"line 1 must be a header with the schema {SCHEMA!r}",
+            first,
+            "Read it with the version that wrote it, or answer again",
+        )
     cut = "" if data.endswith(b"\n") else ", the last one cut off"
     if cut or not lines or header.get("examples") != len(lines):
-        refuse(where, f"{header.get('examples')} examples must follow the header",
-               f"{len(lines)}{cut}",
-               "Rows were lost or added: copy the file again, or answer again")
+        refuse(
+            where,
+            f"{header.get('examples')} examples must follow the header",
+            f"{len(lines)}{cut}",
+            "Rows were lost or added: copy the file again, or answer again",
+        )
     recorded = header.pop("digest", None)
     if recorded != digest("\n".join([canonical_json(header), *lines])):
-        refuse(where, "the content must have the digest that its header records", recorded,
-               "The file was changed: restore it, or answer again", code="digest")
+        refuse(
+            where,
+            "the content must have the digest that its header records",
+            recorded,
+            "The file was changed: restore it, or answer again",
+            code="digest",
+        )
     about = list[dict], where, "an example must be a JSON object", "Answer again"
-    rows = as_shape([strict_json(line, where=f"{where}, line {i}")
-                     for i, line in enumerate(lines, 2)], *about)
+    rows = as_shape(
+        [strict_json(line, where=f"{where}, line {i}") for i, line in enumerate(lines, 2)],
+        *about,
+    )
     column = lambda name: [row.get(name) for row in rows] if name in rows[0] else None
     fields = {field: column(name) for name, field in _FIELDS.items()}
     slices = as_shape(column("slices") or [{}], *about)
-    if fields["probabilities"]: fields["confidence"] = None  # follows from them
+    if fields["probabilities"]:
+        fields["confidence"] = None  # follows from them
     return Predictions(
-        **fields, where=where,
+        **fields,
+        where=where,
         slices={name: [row.get(name) for row in slices] for name in slices[0]},
         places=tuple(f"line {i}" for i in range(2, len(rows) + 2)),
-        **{name: header.get(name) for name in _KEPT})
+        **{name: header.get(name) for name in _KEPT},
+    )
 
 
 def read_predictions(
@@ -352,9 +548,15 @@ def read_predictions(
     if f'"schema":"{SCHEMA[:-1]}'.encode() in data.partition(b"\n")[0]:
         arm = parse_kept(data, str(path))
         if options.get("cluster"):
-            refuse(where, "kept answers have the clusters with which they were asked",
-                   f"cluster={options['cluster']!r}", "Leave it out", error=UsageError)
+            refuse(
+                where,
+                "kept answers have the clusters with which they were asked",
+                f"cluster={options['cluster']!r}",
+                "Leave it out",
+                error=UsageError,
+            )
         return arm.changed(model=model) if model else arm
     table = parse_table(data, name=str(path), rows=rows)
-    return predictions_from_columns(table.columns, places=table.places, where=where,
-                                    model=model, **options)
+    return predictions_from_columns(
+        table.columns, places=table.places, where=where, model=model, **options
+    )

@@ -7,7 +7,9 @@ __all__ = ['Shard', 'as_shard', 'is_url', 'Target', 'Part', 'part_names', 'write
            'merge_parts']
 
 # %% ../../nbs/files/08_shards.ipynb #c024
-import contextlib, re, tempfile
+import contextlib
+import re
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,21 +19,37 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from ..foundations.store import (as_path, as_shape, canonical_json, canonical_text,
-                                        clear_staging, content_digest, first_difference,
-                                        read_canonical, read_file, write_bytes)
-from ..foundations.refuse import ContractError, UsageError, refuse
 from ..arms.window_losses import WindowLosses
-from .losses import (columns_of, join_batches, losses_from, read_losses,
-                                   write_losses)
+from invar_nb.files.losses import (
+    columns_of,
+    join_batches,
+    losses_from,
+    read_losses,
+    write_losses,
+)
+from ..foundations.refuse import ContractError, UsageError, refuse
+from invar_nb.foundations.store import (
+    as_path,
+    as_shape,
+    canonical_json,
+    canonical_text,
+    clear_staging,
+    content_digest,
+    first_difference,
+    read_canonical,
+    read_file,
+    write_bytes,
+)
 
 # %% ../../nbs/files/08_shards.ipynb #c003
 class Shard(NamedTuple):
     "Shard `index` of `of`, counted from 1; `3/7` in words."
+
     index: int
     of: int
 
-    def __str__(self) -> str: return f"{self.index}/{self.of}"
+    def __str__(self) -> str:
+        return f"{self.index}/{self.of}"
 
     @property
     def stem(self) -> str:
@@ -40,7 +58,7 @@ class Shard(NamedTuple):
 
     def take(self, batches: tuple) -> tuple:
         "Its share of the batches: whole ones."
-        return batches[self.index - 1::self.of]
+        return batches[self.index - 1 :: self.of]
 
 
 def as_shard(value: object) -> Shard:
@@ -48,9 +66,15 @@ def as_shard(value: object) -> Shard:
     match = re.fullmatch(r"(\d{1,7})/(\d{1,7})", value) if isinstance(value, str) else None
     pair = tuple(map(int, match.groups())) if match else value
     numbers = isinstance(pair, tuple) and [type(x) for x in pair] == [int, int]
-    if numbers and 1 <= pair[0] <= pair[1]: return Shard(*pair)
-    refuse("as_shard", "shard must be I/N with I from 1 to N", repr(value),
-           "Write 3/7: shards are counted from 1", error=UsageError)
+    if numbers and 1 <= pair[0] <= pair[1]:
+        return Shard(*pair)
+    refuse(
+        "as_shard",
+        "shard must be I/N with I from 1 to N",
+        repr(value),
+        "Write 3/7: shards are counted from 1",
+        error=UsageError,
+    )
 
 # %% ../../nbs/files/08_shards.ipynb #c019
 def is_url(target: object) -> bool:
@@ -63,17 +87,25 @@ class Target:
 
     def __init__(self, place: str | Path):
         self.place, self.files = place, None
-        if isinstance(place, str) and place.startswith("file://"): place = place[7:]
+        if isinstance(place, str) and place.startswith("file://"):
+            place = place[7:]
         self.root = place if is_url(place) else as_path(place)
-        if not is_url(place): return
+        if not is_url(place):
+            return
         try:
             from fsspec.core import url_to_fs
+
             self.files, self.root = url_to_fs(place)
         except (ImportError, ValueError) as error:  # s3fs, gcsfs; a protocol that there is not
-            refuse("open_target", "a URL must be of a kind that fsspec can open here",
-                   f"{place.partition('://')[0]}:// ({error})", "In the clone: pip install "
-                   "'invar_nb[cloud]' and what it names, or use another place",
-                   code="not_installed", error=UsageError)
+            refuse(
+                "open_target",
+                "a URL must be of a kind that fsspec can open here",
+                f"{place.partition('://')[0]}:// ({error})",
+                "In the clone: pip install "
+                "'invar_nb[cloud]' and what it names, or use another place",
+                code="not_installed",
+                error=UsageError,
+            )
 
     def path(self, name: str) -> str:
         "Where a file of this name is in it, as a person writes it."
@@ -86,14 +118,17 @@ class Target:
             paths = self.root.iterdir() if self.root.is_dir() else ()
             return sorted(path.name for path in paths if path.is_file())
         self.files.invalidate_cache()
-        if not self.files.isdir(self.root): return []
-        return sorted(path.rpartition("/")[2]
-                      for path in self.files.ls(self.root, detail=False))
+        if not self.files.isdir(self.root):
+            return []
+        return sorted(
+            path.rpartition("/")[2] for path in self.files.ls(self.root, detail=False)
+        )
 
     @contextlib.contextmanager
     def local(self, name: str) -> Iterator[Path]:
         "The file, or a copy of it, as a path on this machine."
-        if self.files is None: return (yield self.root / name)
+        if self.files is None:
+            return (yield self.root / name)
         with tempfile.TemporaryDirectory() as here:
             self.files.get_file(f"{self.root}/{name}", f"{here}/{name}")
             yield Path(here, name)
@@ -111,8 +146,10 @@ class Target:
 
     def remove(self, name: str) -> None:
         "Remove a file that is there."
-        if self.files is None: (self.root / name).unlink()
-        else: self.files.rm_file(f"{self.root}/{name}")
+        if self.files is None:
+            (self.root / name).unlink()
+        else:
+            self.files.rm_file(f"{self.root}/{name}")
 
 # %% ../../nbs/files/08_shards.ipynb #c009
 _NAME = re.compile(r"(part-0*([1-9]\d*)-of-([1-9]\d*))\.(parquet|jsonl|json)")
@@ -121,10 +158,11 @@ _NAME = re.compile(r"(part-0*([1-9]\d*)-of-([1-9]\d*))\.(parquet|jsonl|json)")
 @dataclass(frozen=True, kw_only=True)
 class Part:
     "A part that was read."
+
     name: str
     shard: Shard
-    command: str     # how to run its shard again
-    facts: Mapping   # what all parts of a run have in common
+    command: str  # how to run its shard again
+    facts: Mapping  # what all parts of a run have in common
     losses: WindowLosses | None  # None: no windows
 
 
@@ -138,8 +176,8 @@ def write_part(
     target: Target,
     shard: Shard,
     losses: WindowLosses | None,  # of its windows; None: it has none
-    numbers: np.ndarray,          # of these windows in the plan
-    header: Mapping,              # model, provenance with "shard": what all parts share
+    numbers: np.ndarray,  # of these windows in the plan
+    header: Mapping,  # model, provenance with "shard": what all parts share
 ) -> str:
     "Put the part of a shard in place; gives its name."
     known = dict(header["provenance"])
@@ -155,7 +193,8 @@ def write_part(
         part = losses.changed(columns=columns, provenance=known)
         target.write(name, lambda at: write_losses(part, at))
     for other in older:
-        if other != name: target.remove(other)
+        if other != name:
+            target.remove(other)
     return name
 
 # %% ../../nbs/files/08_shards.ipynb #c051
@@ -173,6 +212,7 @@ class _Known(msgspec.Struct):
 
 class _Head(msgspec.Struct):
     "What every part says of itself."
+
     model: str
     provenance: _Known
 
@@ -184,9 +224,13 @@ def read_part(target: Target, name: str) -> Part:
         if name.endswith(".json"):
             header = read_canonical(read_file(path, where), where=where)
             if header.pop("digest", None) != content_digest(header):
-                refuse(where, "the content must have the digest that it records",
-                       "another one", "The file was changed after it was written",
-                       code="digest")
+                refuse(
+                    where,
+                    "the content must have the digest that it records",
+                    "another one",
+                    "The file was changed after it was written",
+                    code="digest",
+                )
         else:
             losses = read_losses(path)
             header = {"model": losses.model, "provenance": losses.provenance}
@@ -197,35 +241,56 @@ def read_part(target: Target, name: str) -> Part:
     known, at = dict(header["provenance"]), Shard(cut.index, cut.of)
     shard = known.pop("shard")
     if at != part_names(target).get(name):
-        refuse(where, "a part must have the name of its shard", f"{name}, which holds shard "
-               f"{at}", "Rename it back, or remove it", code="renamed")
+        refuse(
+            where,
+            "a part must have the name of its shard",
+            f"{name}, which holds shard {at}",
+            "Rename it back, or remove it",
+            code="renamed",
+        )
     plan = {k: v for k, v in shard.items() if k not in ("index", "of", "command")}
-    return Part(name=name, shard=at, losses=losses, command=cut.command or "",
-                facts={"model": header["model"], **known, "shard": plan})
+    return Part(
+        name=name,
+        shard=at,
+        losses=losses,
+        command=cut.command or "",
+        facts={"model": header["model"], **known, "shard": plan},
+    )
 
 # %% ../../nbs/files/08_shards.ipynb #c032
 def check_cut(target: Target, shard: Shard) -> None:
     "Refuse a place that has parts of another cut."
     other = next((name for name, s in part_names(target).items() if s.of != shard.of), None)
     if other is not None:
-        refuse("score_shard", "all parts in one place must come from one split of the text",
-               f"shard {shard} beside {target.path(other)}",
-               "Remove the older parts, or name another folder", code="cut")
+        refuse(
+            "score_shard",
+            "all parts in one place must come from one split of the text",
+            f"shard {shard} beside {target.path(other)}",
+            "Remove the older parts, or name another folder",
+            code="cut",
+        )
 
 
 def find_part(target: Target, shard: Shard, facts: Mapping, force: bool) -> str | None:
     "The shard's part where it is there already; one of another run is refused, or replaced."
     check_cut(target, shard)
     for name in (name for name, s in part_names(target).items() if s == shard):
-        try: why = _difference(facts, read_part(target, name).facts)
-        except ContractError as error: why = str(error).partition("; got ")[0]
+        try:
+            why = _difference(facts, read_part(target, name).facts)
+        except ContractError as error:
+            why = str(error).partition("; got ")[0]
         if why is None:
-            if target.files is None: clear_staging(target.root / name)
+            if target.files is None:
+                clear_staging(target.root / name)
             return name
         if not force:
-            refuse("score_shard", "existing parts must belong to this run",
-                   f"{target.path(name)} ({why})",
-                   "Give --force to replace it, or name another folder", code="exists")
+            refuse(
+                "score_shard",
+                "existing parts must belong to this run",
+                f"{target.path(name)} ({why})",
+                "Give --force to replace it, or name another folder",
+                code="exists",
+            )
     return None
 
 
@@ -237,8 +302,9 @@ def _difference(a: Mapping, b: Mapping) -> str | None:
 # %% ../../nbs/files/08_shards.ipynb #c034
 def _again(shards: list[Shard], parts: list[Part], force: str = "") -> str:
     "What to type to have these shards again."
-    command = next((part.command for part in parts if part.command),
-                   "score_shard(...), or invar-nb score")
+    command = next(
+        (part.command for part in parts if part.command), "score_shard(...), or invar-nb score"
+    )
     first, *others = shards
     more = f", and the same with {', '.join(map(str, others))}" if others else ""
     return f"Run: {command} --shard {first}{force}{more}"
@@ -250,24 +316,41 @@ def _check_one_run(parts: list[Part]) -> None:
     if len(cuts) > 1:
         few = min(cuts, key=lambda of: (cuts[of], of))
         names = [part.name for part in parts if part.shard.of == few]
-        refuse("merge", "all parts must come from one split of the text", " and ".join(
-            f"{n} of a split in {of}" for of, n in sorted(cuts.items())),
-            f"Remove those of the other run, such as {', '.join(names[:3])}", code="cut")
+        refuse(
+            "merge",
+            "all parts must come from one split of the text",
+            " and ".join(f"{n} of a split in {of}" for of, n in sorted(cuts.items())),
+            f"Remove those of the other run, such as {', '.join(names[:3])}",
+            code="cut",
+        )
     texts = [canonical_json(part.facts) for part in parts]
     usual = parts[texts.index(Counter(texts).most_common(1)[0][0])]
     for part in parts:
         if why := _difference(usual.facts, part.facts):
-            refuse("merge", "all parts must be of one model, one plan and one environment",
-                   f"{why}, in {part.name}", _again([part.shard], [usual], " --force"),
-                   code="foreign")
+            refuse(
+                "merge",
+                "all parts must be of one model, one plan and one environment",
+                f"{why}, in {part.name}",
+                _again([part.shard], [usual], " --force"),
+                code="foreign",
+            )
     of, held = parts[0].shard.of, Counter(part.shard for part in parts)
     if twice := next((shard for shard in held if held[shard] > 1), None):
-        refuse("merge", "each shard must have one part", " and ".join(
-            part.name for part in parts if part.shard == twice), "Remove one")
+        refuse(
+            "merge",
+            "each shard must have one part",
+            " and ".join(part.name for part in parts if part.shard == twice),
+            "Remove one",
+        )
     missing = [s for i in range(1, of + 1) if (s := Shard(i, of)) not in held]
     if missing:
-        refuse("merge", f"all {of} parts must be there", f"{len(missing)} missing: "
-               f"{', '.join(map(str, missing))}", _again(missing, parts), code="missing")
+        refuse(
+            "merge",
+            f"all {of} parts must be there",
+            f"{len(missing)} missing: {', '.join(map(str, missing))}",
+            _again(missing, parts),
+            code="missing",
+        )
 
 # %% ../../nbs/files/08_shards.ipynb #c036
 def _joined(parts: list[Part]) -> WindowLosses:
@@ -279,39 +362,60 @@ def _joined(parts: list[Part]) -> WindowLosses:
     if wrong.any() or len(order) != plan["windows"]:
         at = int(np.argmax(wrong)) if wrong.any() else len(order)
         owner = np.repeat([part.name for part in parts], [len(arm) for arm in arms])
-        near = dict.fromkeys(owner[order[max(0, at - 1):at + 1]].tolist())
-        refuse("merge", "every window must be there once, in the order of the plan",
-               f"not so at window {at}, in or near {' and '.join(near)}",
-               "Run all shards again")
+        near = dict.fromkeys(owner[order[max(0, at - 1) : at + 1]].tolist())
+        refuse(
+            "merge",
+            "every window must be there once, in the order of the plan",
+            f"not so at window {at}, in or near {' and '.join(near)}",
+            "Run all shards again",
+        )
 
     batch = join_batches([columns_of(arm) for arm in arms])
     del batch["window"]
     known = {k: v for k, v in arms[0].provenance.items() if k != "shard"}
-    return losses_from({name: values.take(order) for name, values in batch.items()}, {
-        "model": arms[0].model, "data_id": plan["data_id"], "provenance": known,
-        "weight_unit": arms[0].weight_unit})
+    return losses_from(
+        {name: values.take(order) for name, values in batch.items()},
+        {
+            "model": arms[0].model,
+            "data_id": plan["data_id"],
+            "provenance": known,
+            "weight_unit": arms[0].weight_unit,
+        },
+    )
 
 # %% ../../nbs/files/08_shards.ipynb #c033
 def merge_parts(
     target: str | Path | Target,  # the folder of the parts, or its URL
-    path: str | Path,             # the file that one process would have written
+    path: str | Path,  # the file that one process would have written
 ) -> tuple[WindowLosses, int]:  # what was written, number of shards
     "Join the parts of all shards; raises ContractError."
-    if not isinstance(target, Target): target = Target(target)
+    if not isinstance(target, Target):
+        target = Target(target)
     if not part_names(target):
-        refuse("merge", "the folder must hold parts", f"{str(target.place)!r} without one",
-               "invar-nb score MODEL --text FILE --out DIR --shard 1/4 writes the first of 4",
-               error=UsageError)
+        refuse(
+            "merge",
+            "the folder must hold parts",
+            f"{str(target.place)!r} without one",
+            "invar-nb score MODEL --text FILE --out DIR --shard 1/4 writes the first of 4",
+            error=UsageError,
+        )
     parts, damaged = [], []
     for name, shard in part_names(target).items():
-        try: parts.append(read_part(target, name))
-        except ContractError as error: damaged.append((shard, name, error))
+        try:
+            parts.append(read_part(target, name))
+        except ContractError as error:
+            damaged.append((shard, name, error))
     for shard, name, error in damaged:
-        if error.code == "renamed": raise error
+        if error.code == "renamed":
+            raise error
         reason = str(error).partition("; got ")[0].rpartition(": ")[2]
-        refuse("merge", "every part must be whole, as it was written",
-               f"{target.path(name)} ({reason})", _again([shard], parts, " --force"),
-               code=error.code)
+        refuse(
+            "merge",
+            "every part must be whole, as it was written",
+            f"{target.path(name)} ({reason})",
+            _again([shard], parts, " --force"),
+            code=error.code,
+        )
     _check_one_run(parts)
     losses = _joined([part for part in parts if part.losses is not None])
     write_losses(losses, path)

@@ -7,76 +7,119 @@ __all__ = ['SOURCES', 'first_names', 'Reading', 'read_every_eval', 'read_transla
            'find_source', 'read_together', 'read_arms']
 
 # %% ../../nbs/files/07_sources.ipynb #c008
-import codecs, csv, os, re
+import codecs
+import csv
+import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated
+
 import msgspec
-from ..arms.arm import listed
-from ..arms.arm import Scores, Translations
+
+from ..arms.arm import Scores, Translations, listed
 from ..arms.window_losses import refuse_zeros
 from .inspect_logs import is_inspect_log, read_inspect_log
-from .llama_cpp import (is_logit_file, is_perplexity_log, read_logit_arm,
-                                      read_logit_pair, read_perplexity_log,
-                                      read_perplexity_pair)
+from invar_nb.files.llama_cpp import (
+    is_logit_file,
+    is_perplexity_log,
+    read_logit_arm,
+    read_logit_pair,
+    read_perplexity_log,
+    read_perplexity_pair,
+)
 from .lm_eval import is_lm_eval, read_lm_eval
 from .losses import REQUIRED, losses_of
-from .plain_table import (ARRAYS, USUAL, Roles, read_columns, read_plain,
-                                          refuse_unequal)
+from invar_nb.files.plain_table import (
+    ARRAYS,
+    USUAL,
+    Roles,
+    read_columns,
+    read_plain,
+    refuse_unequal,
+)
 from .predictions import read_predictions
-from ..foundations.store import (as_file, as_path, as_shape, open_file, read_file,
-                                        read_lines)
 from .tables import read_table
-from ..foundations.refuse import (ContractError, PairingError, UsageError, as_choice,
-                                         of_part, refuse)
+from invar_nb.foundations.refuse import (
+    ContractError,
+    PairingError,
+    UsageError,
+    as_choice,
+    of_part,
+    refuse,
+)
+from invar_nb.foundations.store import (
+    as_file,
+    as_path,
+    as_shape,
+    open_file,
+    read_file,
+    read_lines,
+)
 
 # %% ../../nbs/files/07_sources.ipynb #c016
 def first_names(path: Path) -> set[str]:
     "Names of the columns, or keys of the first record, with what its header says it is."
-    if path.is_dir(): return set()
+    if path.is_dir():
+        return set()
     if path.suffix.lower() == ".parquet":
         import pyarrow.parquet
-        try: schema = pyarrow.parquet.read_schema(path)
+
+        try:
+            schema = pyarrow.parquet.read_schema(path)
         except (pyarrow.ArrowException, OSError, ValueError) as error:
-            refuse(f"read_table: {path}", "the file must be Parquet",
-                   str(error).partition("\n")[0], "It is cut off or damaged: copy it again",
-                   code="damaged")
+            refuse(
+                f"read_table: {path}",
+                "the file must be Parquet",
+                str(error).partition("\n")[0],
+                "It is cut off or damaged: copy it again",
+                code="damaged",
+            )
         about = (schema.metadata or {}).values()
         return {*schema.names, *(text.decode("utf-8", "replace") for text in about)}
-    with open_file(path, "read_table") as file: head = file.read(2**20)
+    with open_file(path, "read_table") as file:
+        head = file.read(2**20)
     text = head.decode("utf-8-sig", "replace")
     line = text.strip().partition("\n")[0]  # after the mark with which Excel begins
     if line.startswith(("{", "[")):
-        try: record = msgspec.json.decode(line)
+        try:
+            record = msgspec.json.decode(line)
         except (msgspec.DecodeError, RecursionError):  # it spans lines: names that occur early
             record = dict.fromkeys(re.findall(r'"([^"]+)"\s*:', text[:20_000]))
         record = record[0] if isinstance(record, list) and record else record
-        if not isinstance(record, dict): return set()
+        if not isinstance(record, dict):
+            return set()
         return {*record, str(record.get("schema", "")), str(record.get("format", ""))}
-    try: return set(next(csv.reader([line], delimiter="\t" if "\t" in line else ","), []))
-    except csv.Error: return set()
+    try:
+        return set(next(csv.reader([line], delimiter="\t" if "\t" in line else ","), []))
+    except csv.Error:
+        return set()
 
 # %% ../../nbs/files/07_sources.ipynb #c002
 @dataclass(frozen=True, kw_only=True)
 class Reading(Roles):
     "What files of other tools do not say by themselves; a score or a slice may be a field."
+
     tasks: tuple[str, ...] = ()  # of a folder; (): all
     filter: str | tuple[str, ...] | None = None  # of lm-eval, where a task has several
     better: str | tuple[str, ...] | None = None  # of a score: higher or lower; NAME=WORD each
-    repeats: str = "refuse"      # of an id: "mean" averages, "unequal" other counts too
-    sums: bool = False           # the losses are sums
-    same_unit: bool = False      # scores are in one unit, however far their ranges differ
+    repeats: str = "refuse"  # of an id: "mean" averages, "unequal" other counts too
+    sums: bool = False  # the losses are sums
+    same_unit: bool = False  # scores are in one unit, however far their ranges differ
     labels: tuple[str, ...] = ()  # all classes of answers, in order; (): those that occur
     references: tuple[str, ...] = ()  # files with the right translation of each line
-    tokenize: str = "13a"        # what a word of a translation is
+    tokenize: str = "13a"  # what a word of a translation is
     arm: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # name -> column, word
 
     def given(self) -> dict:
         "The fields that are not left at their defaults."
         plain = Reading()
-        return {f.name: value for f in fields(self)
-                if (value := getattr(self, f.name)) != getattr(plain, f.name)}
+        return {
+            f.name: value
+            for f in fields(self)
+            if (value := getattr(self, f.name)) != getattr(plain, f.name)
+        }
 
 # %% ../../nbs/files/07_sources.ipynb #c007
 _EVERY_EVAL = re.compile(r"(instance_level_eval_)?0\.[23]\.\d+")  # versions of one form
@@ -89,6 +132,7 @@ class _Mark(msgspec.Struct):
 
 class _Sample(msgspec.Struct):
     "What is read of a sample of Every Eval Ever."
+
     schema_version: str
     evaluation_id: str
     model_id: str
@@ -107,52 +151,82 @@ def read_every_eval(
     "The scores of each evaluation in a file."
     where, runs = f"read_every_eval: {path}", {}
     for place, line in read_lines(path, where):
-        about = (place, "every line must be a sample of Every Eval Ever", "Export it again, "
-                 "with hashes and without failed samples; this file may be truncated")
+        about = (
+            place,
+            "every line must be a sample of Every Eval Ever",
+            "Export it again, "
+            "with hashes and without failed samples; this file may be truncated",
+        )
         row = as_shape(line, dict, *about, code="damaged")
         _check_version(row, place)
         sample = as_shape(row, _Sample, *about, code="damaged")
         runs.setdefault(sample.evaluation_name, []).append(sample)
-    if not runs: refuse(where, "the file must hold samples", "none", "Export it again")
+    if not runs:
+        refuse(where, "the file must hold samples", "none", "Export it again")
     arms = {}
     for name, samples in runs.items():
         for key in ("model_id", "evaluation_id"):
             if len(several := {getattr(s, key): None for s in samples}) > 1:
-                refuse(f"{where}, {name}", f"all samples must have one {key}",
-                       listed([*several]), "Split the file: it holds several runs")
+                refuse(
+                    f"{where}, {name}",
+                    f"all samples must have one {key}",
+                    listed([*several]),
+                    "Split the file: it holds several runs",
+                )
         first = samples[0]
-        source = {"format": "Every Eval Ever", "schema_version": first.schema_version,
-                  "evaluation_id": first.evaluation_id, "evaluation_name": name}
+        source = {
+            "format": "Every Eval Ever",
+            "schema_version": first.schema_version,
+            "evaluation_id": first.evaluation_id,
+            "evaluation_name": name,
+        }
         arms[name] = Scores(
-            ids=[s.sample_id for s in samples], values=[s.evaluation.score for s in samples],
-            better=_direction(samples, better, f"{where}, {name}"), model=first.model_id,
-            data_id=f"every-eval:{name}", prompt_digests=[s.sample_hash for s in samples],
-            provenance={"source": source})
+            ids=[s.sample_id for s in samples],
+            values=[s.evaluation.score for s in samples],
+            better=_direction(samples, better, f"{where}, {name}"),
+            model=first.model_id,
+            data_id=f"every-eval:{name}",
+            prompt_digests=[s.sample_hash for s in samples],
+            provenance={"source": source},
+        )
     return arms
 
 
 def _check_version(row: Mapping, place: str) -> None:
     "Refuse a sample of a version whose fields may be others."
     version = row.get("schema_version")
-    if not isinstance(version, str) or _EVERY_EVAL.fullmatch(version): return
-    refuse(place, "a sample of Every Eval Ever must have version 0.2 or 0.3",
-           f"{version!r} at schema_version", "Convert it to one of these, or write a table "
-           "with id and score")
+    if not isinstance(version, str) or _EVERY_EVAL.fullmatch(version):
+        return
+    refuse(
+        place,
+        "a sample of Every Eval Ever must have version 0.2 or 0.3",
+        f"{version!r} at schema_version",
+        "Convert it to one of these, or write a table with id and score",
+    )
 
 
 def _direction(samples: list[_Sample], better: str | None, where: str) -> str:
     "Which direction is better stands in another file: correct samples have the better mean."
     if better is not None:
-        return as_choice(better, ("higher", "lower"), where=where, name="better",
-                         error=UsageError)
-    right, wrong = ([s.evaluation.score for s in samples if s.evaluation.is_correct is flag]
-                    for flag in (True, False))
-    if {*right} <= {1.0} and {*wrong} <= {0.0}: return "higher"
+        return as_choice(
+            better, ("higher", "lower"), where=where, name="better", error=UsageError
+        )
+    right, wrong = (
+        [s.evaluation.score for s in samples if s.evaluation.is_correct is flag]
+        for flag in (True, False)
+    )
+    if {*right} <= {1.0} and {*wrong} <= {0.0}:
+        return "higher"
     difference = sum(right) / len(right) - sum(wrong) / len(wrong) if right and wrong else 0
-    if difference: return "higher" if difference > 0 else "lower"
-    refuse(where, "it must be known whether a higher score is better",
-           f"{len(right)} correct and {len(wrong)} other samples of one mean",
-           "Say better='higher' or better='lower'", error=UsageError)
+    if difference:
+        return "higher" if difference > 0 else "lower"
+    refuse(
+        where,
+        "it must be known whether a higher score is better",
+        f"{len(right)} correct and {len(wrong)} other samples of one mean",
+        "Say better='higher' or better='lower'",
+        error=UsageError,
+    )
 
 # %% ../../nbs/files/07_sources.ipynb #c012
 def read_translations(
@@ -165,23 +239,37 @@ def read_translations(
     texts = []
     for file in (path, *references):
         data = read_file(file, "read_arms")
-        try: lines = data.decode("utf-8").replace("\r\n", "\n").split("\n")
+        try:
+            lines = data.decode("utf-8").replace("\r\n", "\n").split("\n")
         except UnicodeDecodeError as error:
-            refuse(f"read_arms: {file}", "a translation must be UTF-8", f"byte "
-                   f"{data[error.start]:#04x} at offset {error.start}", "Convert the file")
+            refuse(
+                f"read_arms: {file}",
+                "a translation must be UTF-8",
+                f"byte {data[error.start]:#04x} at offset {error.start}",
+                "Convert the file",
+            )
         texts.append(lines[:-1] if lines[-1] == "" else lines)
         if len(texts[-1]) != len(texts[0]):
-            refuse(f"read_arms: {path}", "references must have as many lines as translations",
-                   f"{len(texts[-1])} lines in {file}, {len(texts[0])} here",
-                   "Write one sentence per line")
+            refuse(
+                f"read_arms: {path}",
+                "references must have as many lines as translations",
+                f"{len(texts[-1])} lines in {file}, {len(texts[0])} here",
+                "Write one sentence per line",
+            )
     ids = [str(i) for i in range(1, len(texts[0]) + 1)]
-    return Translations(ids=ids, hypotheses=texts[0], model=Path(path).stem,
-                        references=list(zip(*texts[1:], strict=True)), **options)
+    return Translations(
+        ids=ids,
+        hypotheses=texts[0],
+        model=Path(path).stem,
+        references=list(zip(*texts[1:], strict=True)),
+        **options,
+    )
 
 # %% ../../nbs/files/07_sources.ipynb #c021
 @dataclass(frozen=True)
 class Source:
     "A kind of evidence on disk: how it is recognised, and how it becomes arms."
+
     name: str
     known_by: str  # to its users
     read: Callable[..., object]  # path, options -> an arm, or task -> arm
@@ -191,94 +279,181 @@ class Source:
 
 
 def _runs(path):
-    refuse("read_arms", "runs over seeds can be compared or evaluated, not "
-           "planned", str(path),
-           "invar-nb compare A B --metric NAME --better lower (or higher)", error=UsageError)
+    refuse(
+        "read_arms",
+        "runs over seeds can be compared or evaluated, not planned",
+        str(path),
+        "invar-nb compare A B --metric NAME --better lower (or higher)",
+        error=UsageError,
+    )
 
 
 def kinds_of_table(path: Path, names: set, reading: Reading) -> list[str]:
     "The kinds that a file of no other tool can be; a column named by the user decides."
     for kind, header in (("losses", "invar_nb/losses"), ("answers", "invar_nb/predictions")):
-        if any(header in name for name in names): return [kind]
+        if any(header in name for name in names):
+            return [kind]
     ends = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
     table = ["table"] * (path.suffix.lower() in ends)
-    if reading.loss or reading.score: return table
-    if {"label", "prediction"} & names: return ["answers"]
-    if {*ARRAYS} & names: return table
-    if not {"seed", "metrics"} & names: return table
+    if reading.loss or reading.score:
+        return table
+    if {"label", "prediction"} & names:
+        return ["answers"]
+    if {*ARRAYS} & names:
+        return table
+    if not {"seed", "metrics"} & names:
+        return table
     return ["runs"] + table * ("id" in names)
 
 
-SOURCES = {source.name: source for source in (
-    Source("translations", "translations (with references)", read_translations,
-           ("references", "tokenize"),
-           lambda path, names, reading: bool(reading.references) and not path.is_dir()),
-    Source("lm-eval", "lm-eval samples_*.jsonl", read_lm_eval,
-           ("tasks", "filter", "score", "slices", "cluster"), lambda path, names, reading:
-           not (reading.id and path.is_file())  # then a table of its own
-           and (is_lm_eval(path) or {"doc_id", "filtered_resps"} <= names)),
-    Source("inspect", "inspect .eval or .json logs", read_inspect_log,
-           ("tasks", "score", "better", "slices", "cluster"),
-           lambda path, names, reading: is_inspect_log(path)),
-    Source("logits", "llama.cpp logit files", read_logit_arm, (),
-           lambda path, names, reading: is_logit_file(path), read_logit_pair),
-    Source("perplexity log", "llama-perplexity logs", read_perplexity_log, (),
-           lambda path, names, reading: is_perplexity_log(path), read_perplexity_pair),
-    Source("every-eval", "Every Eval Ever samples", read_every_eval, ("better",),
-           lambda path, names, reading:
-           {"evaluation_id", "sample_id", "evaluation_name", "evaluation"} <= names),
-    Source("losses", "losses of invar-nb", losses_of),
-    Source("answers", "answers (id, label, prediction)", read_predictions,
-           ("labels", "cluster", "arm")),
-    Source("runs", "runs (seed)", _runs),
-    Source("table", "a table (id, loss or score)", read_plain,
-           ("id", "loss", "tokens", "n_bytes", "score", "cluster", "rename", "better",
-            "repeats", "sums", "slices", "arm")))}
+SOURCES = {
+    source.name: source
+    for source in (
+        Source(
+            "translations",
+            "translations (with references)",
+            read_translations,
+            ("references", "tokenize"),
+            lambda path, names, reading: bool(reading.references) and not path.is_dir(),
+        ),
+        Source(
+            "lm-eval",
+            "lm-eval samples_*.jsonl",
+            read_lm_eval,
+            ("tasks", "filter", "score", "slices", "cluster"),
+            lambda path, names, reading: (
+                not (reading.id and path.is_file())  # then a table of its own
+                and (is_lm_eval(path) or {"doc_id", "filtered_resps"} <= names)
+            ),
+        ),
+        Source(
+            "inspect",
+            "inspect .eval or .json logs",
+            read_inspect_log,
+            ("tasks", "score", "better", "slices", "cluster"),
+            lambda path, names, reading: is_inspect_log(path),
+        ),
+        Source(
+            "logits",
+            "llama.cpp logit files",
+            read_logit_arm,
+            (),
+            lambda path, names, reading: is_logit_file(path),
+            read_logit_pair,
+        ),
+        Source(
+            "perplexity log",
+            "llama-perplexity logs",
+            read_perplexity_log,
+            (),
+            lambda path, names, reading: is_perplexity_log(path),
+            read_perplexity_pair,
+        ),
+        Source(
+            "every-eval",
+            "Every Eval Ever samples",
+            read_every_eval,
+            ("better",),
+            lambda path, names, reading: (
+                {"evaluation_id", "sample_id", "evaluation_name", "evaluation"} <= names
+            ),
+        ),
+        Source("losses", "losses of invar-nb", losses_of),
+        Source(
+            "answers",
+            "answers (id, label, prediction)",
+            read_predictions,
+            ("labels", "cluster", "arm"),
+        ),
+        Source("runs", "runs (seed)", _runs),
+        Source(
+            "table",
+            "a table (id, loss or score)",
+            read_plain,
+            (
+                "id",
+                "loss",
+                "tokens",
+                "n_bytes",
+                "score",
+                "cluster",
+                "rename",
+                "better",
+                "repeats",
+                "sums",
+                "slices",
+                "arm",
+            ),
+        ),
+    )
+}
 
 # %% ../../nbs/files/07_sources.ipynb #armsc000
 def find_arms(path: str | os.PathLike) -> str | None:
     "COLUMN=WORD,WORD of a table that holds several arms; None where no column says so."
-    try: table = read_table(as_path(path))
-    except (ContractError, OSError): return None
+    try:
+        table = read_table(as_path(path))
+    except (ContractError, OSError):
+        return None
     key = next((c for c in table.names if c.strip().lower() in (*USUAL["id"], "seed")), None)
     for name in table.names if key else ():
-        if name == key or None in (cells := table.columns[name]): continue
-        if not {*map(type, cells)} <= {str, int, float}: continue
+        if name == key or None in (cells := table.columns[name]):
+            continue
+        if not {*map(type, cells)} <= {str, int, float}:
+            continue
         cells, groups = [*map(str, cells)], {}
         words = dict.fromkeys(cells)
-        if not 2 <= len(words) <= 20 or {*words} <= {"true", "false"}: continue
+        if not 2 <= len(words) <= 20 or {*words} <= {"true", "false"}:
+            continue
         numbers = all(re.fullmatch(r"[\d.+eE-]+", word) for word in words)
         runs = key.strip().lower() == "seed" and len(words) < len(cells)
-        if numbers and not runs: continue  # folds, or results, and no settings
+        if numbers and not runs:
+            continue  # folds, or results, and no settings
         for word, item in zip(cells, table.columns[key], strict=True):
             groups.setdefault(word, []).append(str(item))
         if len({tuple(sorted(items)) for items in groups.values()}) == 1:
             return f"{name}={','.join(words)}"
 
 # %% ../../nbs/files/07_sources.ipynb #foreign0
-_AS_TABLE = ("Rename its columns to id, label and prediction, or say score=NAME to read the "
-             "file as a table")
+_AS_TABLE = (
+    "Rename its columns to id, label and prediction, or say score=NAME to read the "
+    "file as a table"
+)
 _FOREIGN = {  # tool -> names at its top, and where in it the items and their scores are
-    "HELM": ({"instance_id", "train_trial_index", "stats"}, "instance_id, and the mean of the "
-             "statistic in stats that is meant"),
-    "HELM ": ({"adapter_spec", "request_states"}, "instance.id of each request state; scores "
-              "are in per_instance_stats.json"),
-    "evalplus": ({"eval", "hash"}, "a key of eval, and whether its base_status (or "
-                 "plus_status) is pass"),
+    "HELM": (
+        {"instance_id", "train_trial_index", "stats"},
+        "instance_id, and the mean of the statistic in stats that is meant",
+    ),
+    "HELM ": (
+        {"adapter_spec", "request_states"},
+        "instance.id of each request state; scores are in per_instance_stats.json",
+    ),
+    "evalplus": (
+        {"eval", "hash"},
+        "a key of eval, and whether its base_status (or plus_status) is pass",
+    ),
     "promptfoo": ({"evalId", "results"}, "testIdx of each of results.results, and its score"),
-    "the Trainer": ({"log_history", "global_step"}, "a run each, with seed and a metric "
-                    "of its log_history")}
+    "the Trainer": (
+        {"log_history", "global_step"},
+        "a run each, with seed and a metric of its log_history",
+    ),
+}
 
 
 def _refuse_foreign(path: Path, names: set) -> None:
     "Refuse what a tool wrote that is not read, with the table to write of it."
     tools = {tool.strip(): where for tool, (keys, where) in _FOREIGN.items() if keys <= names}
-    if {"spec"} == names - {""}: tools["OpenAI evals"] = (
-        "sample_id of each event of type match, and correct in its data")
+    if {"spec"} == names - {""}:
+        tools["OpenAI evals"] = (
+            "sample_id of each event of type match, and correct in its data"
+        )
     for tool, where in tools.items():
-        refuse("find_source", "a file must be of a tool that is read",
-               f"{path}, as {tool} writes it", "Write a table of it with the columns id and "
-               f"score: {where}")
+        refuse(
+            "find_source",
+            "a file must be of a tool that is read",
+            f"{path}, as {tool} writes it",
+            f"Write a table of it with the columns id and score: {where}",
+        )
 
 # %% ../../nbs/files/07_sources.ipynb #c000
 def find_source(
@@ -288,18 +463,29 @@ def find_source(
     "The kind of evidence that a path holds; what is none, or two, is a ContractError."
     path, reading = as_path(path), reading or Reading()
     if not path.is_dir() and not as_file(path, "find_source").stat().st_size:
-        refuse("find_source", "the file must hold evidence", f"{path}, an empty file",
-               "Write it again: was the program interrupted?")
+        refuse(
+            "find_source",
+            "the file must hold evidence",
+            f"{path}, an empty file",
+            "Write it again: was the program interrupted?",
+        )
     names = first_names(path)
     _refuse_foreign(path, names)
     for source in SOURCES.values():  # what a tool wrote comes first
-        if source.recognises and source.recognises(path, names, reading): return source
+        if source.recognises and source.recognises(path, names, reading):
+            return source
     kinds = [SOURCES[name] for name in kinds_of_table(path, names, reading)]
-    if len(kinds) == 1: return kinds[0]
+    if len(kinds) == 1:
+        return kinds[0]
     if kinds:
-        refuse("find_source", "a file must be of one kind", f"{path}, which can be read as "
-               + " and as ".join(s.known_by for s in kinds), "Name a column, as in score=NAME "
-               "or loss=NAME, for a table; runs have no column id", error=UsageError)
+        refuse(
+            "find_source",
+            "a file must be of one kind",
+            f"{path}, which can be read as " + " and as ".join(s.known_by for s in kinds),
+            "Name a column, as in score=NAME "
+            "or loss=NAME, for a table; runs have no column id",
+            error=UsageError,
+        )
     cure, got = "Check the path, or write a table with id and score", repr(str(path))
     if path.is_dir():
         files = sorted(path.iterdir())
@@ -310,42 +496,66 @@ def find_source(
     elif path.suffix in (".safetensors", ".bin", ".pt", ".pth"):
         cure = f"These are weights: give their folder, {path.parent}"
     else:
-        with open_file(path, "find_source") as file: head = file.read(2**16)
+        with open_file(path, "find_source") as file:
+            head = file.read(2**16)
         if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            refuse("find_source", "a text must be UTF-8", f"{path}, which is UTF-16",
-                   "Save it as UTF-8: Get-Content OLD | Set-Content -Encoding utf8 NEW")
+            refuse(
+                "find_source",
+                "a text must be UTF-8",
+                f"{path}, which is UTF-16",
+                "Save it as UTF-8: Get-Content OLD | Set-Content -Encoding utf8 NEW",
+            )
         if re.search(rb"calculating perplexity over \d+ chunks|^\[1\]\d", head):
-            cure = ("This log of llama-perplexity does not say n_ctx: keep both streams of a "
-                    "build of 2024 or later, llama-perplexity ... > FILE 2>&1")
+            cure = (
+                "This log of llama-perplexity does not say n_ctx: keep both streams of a "
+                "build of 2024 or later, llama-perplexity ... > FILE 2>&1"
+            )
         if path.suffix == ".txt":
-            cure = ("Translations need references=FILE, with one sentence a line; scores are "
-                    "a table with id and score")
+            cure = (
+                "Translations need references=FILE, with one sentence a line; scores are "
+                "a table with id and score"
+            )
         if b"kl_divergence: computing over" in head:
-            cure = ("This log of --kl-divergence has rounded numbers of one comparison: name "
-                    "the two files that --kl-divergence-base wrote, one for each model")
-    refuse("find_source", "a file or folder must hold one of: "
-           + ", ".join(s.known_by for s in SOURCES.values()), got, cure)
+            cure = (
+                "This log of --kl-divergence has rounded numbers of one comparison: name "
+                "the two files that --kl-divergence-base wrote, one for each model"
+            )
+    refuse(
+        "find_source",
+        "a file or folder must hold one of: "
+        + ", ".join(s.known_by for s in SOURCES.values()),
+        got,
+        cure,
+    )
 
 # %% ../../nbs/files/07_sources.ipynb #c013
 def _check_options(source: Source, given: Mapping) -> None:
     "An option that a kind does not take is refused; `slices` are asked of all."
     several = isinstance(given.get("score"), tuple) and source.name != "table"
     if several and "tasks" not in source.options:
-        refuse("read_arms", "one score must be chosen", listed(given["score"]),
-               "Several are for tables and, as TASK=NAME, for folders of lm-eval and inspect",
-               error=UsageError)
-    idle = next((k for k in given if k not in (*source.options, "slices", "same_unit")),
-                None)
+        refuse(
+            "read_arms",
+            "one score must be chosen",
+            listed(given["score"]),
+            "Several are for tables and, as TASK=NAME, for folders of lm-eval and inspect",
+            error=UsageError,
+        )
+    idle = next((k for k in given if k not in (*source.options, "slices", "same_unit")), None)
     if idle is not None:  # answers have slices of their own
         takers = [other.name for other in SOURCES.values() if idle in other.options]
-        refuse("read_arms", f"{idle} is an option of {', '.join(takers)}",
-               f"a file of {source.name}", _AS_TABLE if source.name == "answers"
-               and idle in USUAL else "Leave it out", error=UsageError)
+        refuse(
+            "read_arms",
+            f"{idle} is an option of {', '.join(takers)}",
+            f"a file of {source.name}",
+            _AS_TABLE if source.name == "answers" and idle in USUAL else "Leave it out",
+            error=UsageError,
+        )
 
 
 def _check_whole(path: str | os.PathLike, source: Source, other: Source) -> None:
     "Refuse a file that is damaged: its kind is then a guess, and not what is wrong."
-    if source.recognises: return  # no guess
+    if source.recognises:
+        return  # no guess
     names = first_names(path := as_path(path))
     ours = {*REQUIRED} <= names or {"schema", "windows"} <= names  # with a header or without
     losses = source.name == "losses" or other.name == "losses" and ours
@@ -355,18 +565,27 @@ def _check_whole(path: str | os.PathLike, source: Source, other: Source) -> None
 def _check_repeats(paths: Mapping[str, str | os.PathLike], reading: Reading) -> None:
     "Refuse tables that hold other numbers of rows of an id than the first one does."
     roles = Roles(**{f.name: getattr(reading, f.name) for f in fields(Roles)})
-    first, *others = [read_columns(as_path(path), roles, reading.arm.get(name))
-                      for name, path in paths.items()]
+    first, *others = [
+        read_columns(as_path(path), roles, reading.arm.get(name))
+        for name, path in paths.items()
+    ]
     for other in others:
         refuse_unequal(first, other)
 
 
 def _have_other_counts(arms: list[dict[str, Scores]]) -> bool:
     "Whether some arm averages another number of rows of an id than the first."
-    first, *others = [dict(zip(arm.ids, arm.repeats.tolist(), strict=True))
-                      for by_task in arms for arm in by_task.values()]
-    return any(first[name] != count for counts in others for name, count in counts.items()
-               if name in first)
+    first, *others = [
+        dict(zip(arm.ids, arm.repeats.tolist(), strict=True))
+        for by_task in arms
+        for arm in by_task.values()
+    ]
+    return any(
+        first[name] != count
+        for counts in others
+        for name, count in counts.items()
+        if name in first
+    )
 
 
 def read_together(
@@ -380,41 +599,61 @@ def read_together(
     source = sources[base]
     if other := next((name for name in others if sources[name] != source), None):
         for name, also in ((base, other), (other, base)):
-            with of_part(name): _check_whole(paths[name], sources[name], sources[also])
-        refuse("read_together", f"{paths[base]} and {paths[other]} must be of one format",
-               f"{source.name} and {sources[other].name}", "Compare the files of one tool "
-               "with each other; is one of them damaged?", error=UsageError)
+            with of_part(name):
+                _check_whole(paths[name], sources[name], sources[also])
+        refuse(
+            "read_together",
+            f"{paths[base]} and {paths[other]} must be of one format",
+            f"{source.name} and {sources[other].name}",
+            "Compare the files of one tool with each other; is one of them damaged?",
+            error=UsageError,
+        )
     _check_options(source, given)
     if source.read_pair and others:
         pairs = {name: source.read_pair(paths[base], paths[name]) for name in others}
-        return {(base, ""): pairs[others[0]].baseline,
-                **{(name, ""): both.candidate for name, both in pairs.items()}}
+        return {
+            (base, ""): pairs[others[0]].baseline,
+            **{(name, ""): both.candidate for name, both in pairs.items()},
+        }
     options, arms = {k: v for k, v in given.items() if k in source.options}, {}
     options.pop("arm", None)
     for name, path in paths.items():
         rows = {"rows": reading.arm[name]} if reading.arm else {}
         try:
-            with of_part(name): read = source.read(as_path(path), **options, **rows)
+            with of_part(name):
+                read = source.read(as_path(path), **options, **rows)
         except ContractError as error:
             if error.code == "repeated":
                 _check_repeats(paths, reading)
             raise
         arms[name] = read if isinstance(read, dict) else {"": read}
         with of_part(name):
-            for arm in arms[name].values(): refuse_zeros(arm, f"read_together: {path}")
-        if reading.same_unit: arms[name] = {task: arm.changed(provenance={
-            **arm.provenance, "same_unit": True}) for task, arm in arms[name].items()}
+            for arm in arms[name].values():
+                refuse_zeros(arm, f"read_together: {path}")
+        if reading.same_unit:
+            arms[name] = {
+                task: arm.changed(provenance={**arm.provenance, "same_unit": True})
+                for task, arm in arms[name].items()
+            }
     if reading.repeats == "mean" and _have_other_counts([*arms.values()]):
         _check_repeats(paths, reading)
     for who, other in [two for name in others for two in ((base, name), (name, base))]:
         if lacking := [task for task in arms[other] if task not in arms[who]]:
             shared = [task for task in arms[other] if task in arms[who]]
             cure = "Compare runs of the same tasks"
-            if shared: cure = f"Both have {listed(shared)}: " + (
-                f"ask for each, as in tasks={shared[0]!r}" if "tasks" in source.options
-                else "leave the rows of other tasks out")
-            refuse("read_together", "both must have the same tasks",
-                   f"no task {lacking[0]!r} in the {who}", cure, error=PairingError)
+            if shared:
+                cure = f"Both have {listed(shared)}: " + (
+                    f"ask for each, as in tasks={shared[0]!r}"
+                    if "tasks" in source.options
+                    else "leave the rows of other tasks out"
+                )
+            refuse(
+                "read_together",
+                "both must have the same tasks",
+                f"no task {lacking[0]!r} in the {who}",
+                cure,
+                error=PairingError,
+            )
     return {(name, task): arm for name in paths for task, arm in arms[name].items()}
 
 # %% ../../nbs/files/07_sources.ipynb #c015

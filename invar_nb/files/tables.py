@@ -7,7 +7,15 @@ __all__ = ['MOST_TEXT', 'MOST_FILE', 'MOST_BYTES', 'check_size', 'check_names', 
            'as_number', 'column_named', 'Table', 'rows_of_arm', 'parse_table', 'read_table']
 
 # %% ../../nbs/files/00_tables.ipynb #9a88f275
-import contextlib, csv, hashlib, io, json, math, numbers, os, re
+import contextlib
+import csv
+import hashlib
+import io
+import json
+import math
+import numbers
+import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,32 +27,45 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from ..foundations.refuse import (ContractError, as_printed,
-                                         nearest, refuse)
-from ..foundations.store import (MOST_LINE, as_shape, check_values, open_file,
-                                        strict_json)
-from ..foundations.text_column import text_column
 from ..arms.arm import listed
+from ..foundations.refuse import ContractError, as_printed, nearest, refuse
+from invar_nb.foundations.store import (
+    MOST_LINE,
+    as_shape,
+    check_values,
+    open_file,
+    strict_json,
+)
+from ..foundations.text_column import text_column
 
 # %% ../../nbs/files/00_tables.ipynb #82c4e5d6
 def check_size(size: int, most: int, where: str, cure: str) -> None:  # bytes
     "Refuse what needs too much memory."
     if size > most:
-        refuse(where, f"what is read must need at most {most / 2**20:.0f} MiB in memory",
-               f"{size / 2**20:.0f} MiB or more", cure, code="large")
+        refuse(
+            where,
+            f"what is read must need at most {most / 2**20:.0f} MiB in memory",
+            f"{size / 2**20:.0f} MiB or more",
+            cure,
+            code="large",
+        )
 
 
 def _text(data: bytes, where: str, line: int) -> str:
     "UTF-8 without NUL."
     bad, got = data.find(b"\0"), "a NUL byte"
     if bad < 0:
-        try: return data.decode("utf-8")
+        try:
+            return data.decode("utf-8")
         except UnicodeDecodeError as error:
             bad, got = error.start, f"byte {data[error.start]:#04x}"
     line, before = line + data.count(b"\n", 0, bad), data.rfind(b"\n", 0, bad)
-    refuse(f"{where}, line {line}", "text must be UTF-8 without NUL",
-           f"{got} at byte {bad - before} of the line",
-           "Save it as UTF-8; it may be Latin-1, Windows-1252 or UTF-16, or damaged")
+    refuse(
+        f"{where}, line {line}",
+        "text must be UTF-8 without NUL",
+        f"{got} at byte {bad - before} of the line",
+        "Save it as UTF-8; it may be Latin-1, Windows-1252 or UTF-16, or damaged",
+    )
 
 
 def _blocks(file, where: str, *, csv: bool = False) -> Iterator[tuple[int, str]]:
@@ -52,28 +73,43 @@ def _blocks(file, where: str, *, csv: bool = False) -> Iterator[tuple[int, str]]
     line, blank, more = 1, b"", lambda: file.read(2**18) + file.readline(MOST_LINE)
     while data := more():
         if len(data) > MOST_LINE:
-            refuse(f"{where}, line {line}", f"a line must have at most {MOST_LINE:,} bytes",
-                   "more", "Is this a file of rows?", code="large")
+            refuse(
+                f"{where}, line {line}",
+                f"a line must have at most {MOST_LINE:,} bytes",
+                "more",
+                "Is this a file of rows?",
+                code="large",
+            )
         while csv and data.count(b'"') % 2 and len(data) < MOST_LINE and (next_ := more()):
             data += next_
-        if csv and line == 1: data = data.removeprefix(b"\xef\xbb\xbf")  # one byte order mark
+        if csv and line == 1:
+            data = data.removeprefix(b"\xef\xbb\xbf")  # one byte order mark
         data = blank + data
         body = data.rstrip(b"\r\n" if csv else b" \t\r\n")
         last = data.find(b"\n", len(body)) + 1 or len(data)
         data, blank = data[:last], data[last:]
         yield line, _text(data, where, line)
         line += data.count(b"\n")
-    if blank: yield line, _text(blank, where, line)
+    if blank:
+        yield line, _text(blank, where, line)
 
 # %% ../../nbs/files/00_tables.ipynb #e370fb99
 def _row(text: str, where: str) -> dict:
     "One object of JSON."
     if not text.strip():
-        refuse(where, "every line must be a JSON object", "a blank line",
-               "Remove it, and check whether rows were lost")
-    return as_shape(strict_json(text, where=where), dict, where, "every row must be a JSON "
-                    'object', 'Write {"name": value, ...}; a file that is one JSON list is '
-                    "named .json")
+        refuse(
+            where,
+            "every line must be a JSON object",
+            "a blank line",
+            "Remove it, and check whether rows were lost",
+        )
+    return as_shape(
+        strict_json(text, where=where),
+        dict,
+        where,
+        "every row must be a JSON object",
+        'Write {"name": value, ...}; a file that is one JSON list is named .json',
+    )
 
 
 _MOST_CELLS, _MOST_EMPTY = 10**7, 100
@@ -84,26 +120,38 @@ def _transposed(rows: list[dict], at: range, known: Counter, keep, place: str) -
     "Columns that are needed, of all names so far, and the rows' numbers."
     known.update(chain.from_iterable(rows))
     if len(known) * at[-1] > max(_MOST_CELLS, _MOST_EMPTY * known.total()):
-        refuse(f"{place} {at[-1]}", "rows must share their keys", f"{len(known)} keys so far",
-               'Put names that vary into one object, {"values": {"name": 1}}')
+        refuse(
+            f"{place} {at[-1]}",
+            "rows must share their keys",
+            f"{len(known)} keys so far",
+            'Put names that vary into one object, {"values": {"name": 1}}',
+        )
     for name in known:
-        if name.strip(): continue
+        if name.strip():
+            continue
         i = next(i for row, i in zip(rows, at, strict=True) if name in row)
         refuse(f"{place} {i}", "every key must be a name", repr(name), "Name it")
-    return {name: [*map(itemgetter(name) if known[name] == at[-1] else
-                        methodcaller("get", name), rows)]
-            for name in (keep or tuple)(tuple(known))}, at
+    return {
+        name: [
+            *map(
+                itemgetter(name) if known[name] == at[-1] else methodcaller("get", name), rows
+            )
+        ]
+        for name in (keep or tuple)(tuple(known))
+    }, at
 
 
 def _from_jsonl(file, where: str, keep: Callable | None) -> Iterator:
     known = Counter()
     for first, text in _blocks(file, where):
         check_size(file.tell(), MOST_TEXT, where, "Split the file")
-        if known and not text.strip(" \t\r\n"): continue  # blank lines at the end
-        rows = [_row(line, f"{where}, line {i}")
-                for i, line in enumerate(text.removesuffix("\n").split("\n"), first)]
-        yield _transposed(rows, range(first, first + len(rows)), known, keep,
-                          f"{where}, line")
+        if known and not text.strip(" \t\r\n"):
+            continue  # blank lines at the end
+        rows = [
+            _row(line, f"{where}, line {i}")
+            for i, line in enumerate(text.removesuffix("\n").split("\n"), first)
+        ]
+        yield _transposed(rows, range(first, first + len(rows)), known, keep, f"{where}, line")
 
 # %% ../../nbs/files/00_tables.ipynb #17bb0002
 def _from_json(file, where: str, keep: Callable | None) -> Iterator:
@@ -111,28 +159,48 @@ def _from_json(file, where: str, keep: Callable | None) -> Iterator:
     check_size(len(data), MOST_TEXT, where, "Split the file")
     check_values(data, where)
     text = _text(data, where, 1)
-    try: rows = msgspec.json.decode(text, type=list[msgspec.Raw])
+    try:
+        rows = msgspec.json.decode(text, type=list[msgspec.Raw])
     except (ValueError, RecursionError):  # no list, or one with NaN, whose row is to be named
-        try: rows = json.loads(text)
-        except (ValueError, RecursionError): rows = strict_json(text, where=where)
+        try:
+            rows = json.loads(text)
+        except (ValueError, RecursionError):
+            rows = strict_json(text, where=where)
         if not isinstance(rows, list):
-            refuse(where, "the file must hold a JSON list of objects", type(rows).__name__,
-                   "Write a list of rows, or one object a line as .jsonl")
+            refuse(
+                where,
+                "the file must hold a JSON list of objects",
+                type(rows).__name__,
+                "Write a list of rows, or one object a line as .jsonl",
+            )
         rows = [json.dumps(row).encode() for row in rows]
     rows = [_row(bytes(row).decode(), f"{where}, row {i}") for i, row in enumerate(rows, 1)]
-    if rows: yield _transposed(rows, range(1, len(rows) + 1), Counter(), keep,
-                          f"{where}, row")
+    if rows:
+        yield _transposed(rows, range(1, len(rows) + 1), Counter(), keep, f"{where}, row")
 
 # %% ../../nbs/files/00_tables.ipynb #a0b05db7
 _CSV_ERRORS = {  # what the csv module says: what must hold, what there is, cure
-    "field larger": ("a cell may have 131072 characters", "more",
-                     "Was a quote left open? Save such long texts as JSONL"),
-    "end of data": ("every quote must be closed", "the end of the file inside a cell",
-                    'Close the quote that opens in this record; inside, write "" for a quote'),
-    "new-line": ("lines must end with a line feed", "a carriage return by itself",
-                 "Put the cell in quotes, or save the file with ordinary line ends"),
-    "": ("the record must be CSV", "a quote inside a cell",
-         'Put the whole cell in quotes; inside, write "" for a quote')}
+    "field larger": (
+        "a cell may have 131072 characters",
+        "more",
+        "Was a quote left open? Save such long texts as JSONL",
+    ),
+    "end of data": (
+        "every quote must be closed",
+        "the end of the file inside a cell",
+        'Close the quote that opens in this record; inside, write "" for a quote',
+    ),
+    "new-line": (
+        "lines must end with a line feed",
+        "a carriage return by itself",
+        "Put the cell in quotes, or save the file with ordinary line ends",
+    ),
+    "": (
+        "the record must be CSV",
+        "a quote inside a cell",
+        'Put the whole cell in quotes; inside, write "" for a quote',
+    ),
+}
 
 
 def _records(text: str, line: int, comma: str, where: str) -> Iterator[tuple[int, list]]:
@@ -151,14 +219,23 @@ def _records(text: str, line: int, comma: str, where: str) -> Iterator[tuple[int
 def check_names(names: Iterable[str], where: str) -> tuple[str, ...]:
     "Column names: at least one, text, none empty, none twice."
     names, seen = tuple(names), {}
-    if not names: refuse(where, "a table must have a column", "none", "Name the columns first")
+    if not names:
+        refuse(where, "a table must have a column", "none", "Name the columns first")
     for i, name in enumerate(names, 1):
         if not isinstance(name, str) or not name.strip():
-            refuse(where, "every column must have a name", f"{name!r} as column {i}",
-                   "Name it, or remove the column")
+            refuse(
+                where,
+                "every column must have a name",
+                f"{name!r} as column {i}",
+                "Name it, or remove the column",
+            )
         if name in seen:
-            refuse(where, "column names must not repeat",
-                   f"{name!r} as columns {seen[name]} and {i}", "Rename or remove one of them")
+            refuse(
+                where,
+                "column names must not repeat",
+                f"{name!r} as columns {seen[name]} and {i}",
+                "Rename or remove one of them",
+            )
         seen[name] = i
     return names
 
@@ -168,49 +245,68 @@ def _header(text: str, comma: str, where: str) -> tuple[str, ...]:
     _, cells = next(_records(text, 1, comma, where))
     where = f"{where}, line 1"
     if len(cells) == 1 and (other := {*";\t,|"} - {comma} & {*cells[0]}):
-        refuse(where, f"cells must be separated by {'commas' if comma == ',' else 'tabs'}",
-               f"{min(other)!r} in {cells[0]!r}", "Separate cells by commas (.csv) or tabs "
-               "(.tsv), and write numbers with a decimal point")
+        refuse(
+            where,
+            f"cells must be separated by {'commas' if comma == ',' else 'tabs'}",
+            f"{min(other)!r} in {cells[0]!r}",
+            "Separate cells by commas (.csv) or tabs "
+            "(.tsv), and write numbers with a decimal point",
+        )
     if not cells:
         refuse(where, "the first line must name the columns", "a blank line", "Remove it")
     return check_names(cells, where)
 
 # %% ../../nbs/files/00_tables.ipynb #8c53dc22
 def _from_csv(file, where: str, keep: Callable | None, comma: str = ",") -> Iterator:
-    from pyarrow import ArrowInvalid, BufferReader, csv as arrow
+    from pyarrow import ArrowInvalid, BufferReader
+    from pyarrow import csv as arrow
+
     names = kept = None
 
     def table(text):
         data = f"\ufeff{text}".encode()  # Arrow drops one mark
         return arrow.read_csv(
-            BufferReader(data), arrow.ReadOptions(
-                column_names=names, use_threads=False, block_size=len(data) + 1),
+            BufferReader(data),
+            arrow.ReadOptions(column_names=names, use_threads=False, block_size=len(data) + 1),
             arrow.ParseOptions(delimiter=comma, newlines_in_values=True),
             arrow.ConvertOptions(
-                column_types=dict.fromkeys(names, "string"), null_values=[""],
-                strings_can_be_null=True, quoted_strings_can_be_null=False,
-                include_columns=kept))
+                column_types=dict.fromkeys(names, "string"),
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+                include_columns=kept,
+            ),
+        )
 
     for line, text in _blocks(file, where, csv=True):
         if text and names is None:
             names = _header(text, comma, where)
-            if keep: kept = [*dict.fromkeys(keep(names))]
+            if keep:
+                kept = [*dict.fromkeys(keep(names))]
             line += (lines := 1 + sum(name.count("\n") for name in names))
             text = text.split("\n", lines)[lines] if text.count("\n") >= lines else ""
-        if not text or len(names) > 1 and not text.strip("\r\n"): continue
+        if not text or len(names) > 1 and not text.strip("\r\n"):
+            continue
         rows = range(line, line + text.count("\n") + (text[-1] != "\n"))
         plain = '"' not in text and text.count("\r") == text.count("\r\n")
-        try: columns = table(text) if plain else None
-        except ArrowInvalid: columns = None
+        try:
+            columns = table(text) if plain else None
+        except ArrowInvalid:
+            columns = None
         if columns is None or len(columns) != len(rows):
             rows = []
             for at, cells in _records(text, line, comma, where):
                 rows.append(at)
-                if len(cells) == len(names): continue
-                refuse(f"{where}, line {at}", f"every record must have {len(names)} cells",
-                       str(len(cells)) if cells else "a blank line", 'Put cells that hold a '
-                       'separator in quotes; write an empty text as ""; where the file ends '
-                       'there it is cut off')
+                if len(cells) == len(names):
+                    continue
+                refuse(
+                    f"{where}, line {at}",
+                    f"every record must have {len(names)} cells",
+                    str(len(cells)) if cells else "a blank line",
+                    "Put cells that hold a "
+                    'separator in quotes; write an empty text as ""; where the file ends '
+                    "there it is cut off",
+                )
             columns = table(text)
         yield dict(zip(columns.column_names, columns.columns, strict=True)), rows
 
@@ -219,34 +315,58 @@ def _from_csv(file, where: str, keep: Callable | None, comma: str = ",") -> Iter
 def open_parquet(file, where: str):  # open for reading bytes
     "A pyarrow ParquetFile; what turns out to be damaged while it is used is refused."
     import pyarrow.parquet
-    damage = (pyarrow.ArrowException, OSError, ValueError, TypeError, KeyError, IndexError,
-              OverflowError, MemoryError, NotImplementedError)
+
+    damage = (
+        pyarrow.ArrowException,
+        OSError,
+        ValueError,
+        TypeError,
+        KeyError,
+        IndexError,
+        OverflowError,
+        MemoryError,
+        NotImplementedError,
+    )
     try:
-        with pyarrow.parquet.ParquetFile(file, page_checksum_verification=True,
-                                         buffer_size=2**16, pre_buffer=False) as f: yield f
-    except ContractError: raise
+        with pyarrow.parquet.ParquetFile(
+            file, page_checksum_verification=True, buffer_size=2**16, pre_buffer=False
+        ) as f:
+            yield f
+    except ContractError:
+        raise
     except damage as error:
-        refuse(where, "the file must be Parquet", str(error).rstrip(". ") or repr(error),
-               "It is cut off, damaged, or something else: write it again", code="damaged")
+        refuse(
+            where,
+            "the file must be Parquet",
+            str(error).rstrip(". ") or repr(error),
+            "It is cut off, damaged, or something else: write it again",
+            code="damaged",
+        )
 
 
 MOST_BYTES = 2**28  # of a batch, and of a table from Parquet: 256 MiB
 
 
 def parquet_batches(
-    file, where: str, *,  # open for reading bytes
+    file,
+    where: str,
+    *,  # open for reading bytes
     keep: Callable | None = None,  # names -> those to read; None: all
-    rows: int = 2**13,      # of each batch; the last may have fewer
+    rows: int = 2**13,  # of each batch; the last may have fewer
     most: int = MOST_BYTES,  # of each batch in memory
 ) -> Iterator:  # of pyarrow tables
     "The rows of a Parquet file in batches, whatever its row groups are."
     with open_parquet(file, where) as f:
         import pyarrow
+
         names, held, n, size = f.schema_arrow.names, [], 0, 0
         check_names(names, where)
         few = 1024 if f.metadata.num_rows > 1024 else 64
-        for batch in f.iter_batches(batch_size=min(rows, few), use_threads=False,
-                                    columns=sorted({*keep(names)}) if keep else None):
+        for batch in f.iter_batches(
+            batch_size=min(rows, few),
+            use_threads=False,
+            columns=sorted({*keep(names)}) if keep else None,
+        ):
             held, n, size = [*held, batch], n + len(batch), size + batch.nbytes
             check_size(size, most, where, "Read fewer rows at a time, or leave columns out")
             while n >= rows:
@@ -254,34 +374,58 @@ def parquet_batches(
                 yield table.slice(0, rows)
                 table = table.slice(rows)
                 held, n, size = table.to_batches(), len(table), table.nbytes
-        if held: yield pyarrow.Table.from_batches(held)
+        if held:
+            yield pyarrow.Table.from_batches(held)
 
 # %% ../../nbs/files/00_tables.ipynb #92edd88d
 def arrow_cells(column, where: str, name: str, first: int = 1) -> list:
     "A column as Python values, each checked; a refusal names the row, counted from `first`."
     import pyarrow
+
     types, kind = pyarrow.types, column.type
-    kinds = "string large_string integer floating boolean null dictionary nested".split()
+    kinds = [
+        "string",
+        "large_string",
+        "integer",
+        "floating",
+        "boolean",
+        "null",
+        "dictionary",
+        "nested",
+    ]
     try:
         if not any(getattr(types, f"is_{known}")(kind) for known in kinds):
             return column.cast(pyarrow.string()).to_pylist()
-        if not types.is_nested(kind): cells = column.to_pylist()
-        else: cells = column.to_pylist(maps_as_pydicts="strict")
+        if not types.is_nested(kind):
+            cells = column.to_pylist()
+        else:
+            cells = column.to_pylist(maps_as_pydicts="strict")
     except (pyarrow.ArrowException, LookupError, ValueError, TypeError, OverflowError) as e:
-        refuse(f"{where}, column {name!r}", "values must be ones that Python knows",
-               f"{kind}: {str(e).strip('. ')}", "Store it as text")
+        refuse(
+            f"{where}, column {name!r}",
+            "values must be ones that Python knows",
+            f"{kind}: {str(e).strip('. ')}",
+            "Store it as text",
+        )
     if not (types.is_floating(kind) or types.is_nested(kind) or types.is_dictionary(kind)):
         return cells
     short = re.search(r"\bfloat\b", str(kind)) and "double" not in str(kind)
 
     def checked(value, row: int):
-        if isinstance(value, dict): return {
-            checked(key, row): checked(v, row) for key, v in value.items()}
-        if isinstance(value, list): return [checked(v, row) for v in value]
-        if not isinstance(value, float): return value
-        if math.isfinite(value): return as_printed(value) if short else value
-        refuse(f"{where}, row {row}, column {name!r}", "numbers must be finite", repr(value),
-               "Write null for no number")
+        if isinstance(value, dict):
+            return {checked(key, row): checked(v, row) for key, v in value.items()}
+        if isinstance(value, list):
+            return [checked(v, row) for v in value]
+        if not isinstance(value, float):
+            return value
+        if math.isfinite(value):
+            return as_printed(value) if short else value
+        refuse(
+            f"{where}, row {row}, column {name!r}",
+            "numbers must be finite",
+            repr(value),
+            "Write null for no number",
+        )
 
     return [checked(value, row) for row, value in enumerate(cells, first)]
 
@@ -292,64 +436,89 @@ _NO_NUMBERS = (  # a pattern of text that is no number, and what to do about it
     (r"[+-]?[0-9]{1,3}(,[0-9]{3})+", "Write no thousands separators: {}?"),
     (r"[+-]?[0-9]+,[0-9]+", "Write a decimal point: {}?"),
     (r".*%", "Write a share, 0.75 for 75%"),
-    (r"(?i)[+-]*(nan|inf|infinity|na|n/a|null|none|)",
-     "Measure it again, or remove its row from every file that is compared"),
-    (r"(?s).*", "Is it the right column?"))
+    (
+        r"(?i)[+-]*(nan|inf|infinity|na|n/a|null|none|)",
+        "Measure it again, or remove its row from every file that is compared",
+    ),
+    (r"(?s).*", "Is it the right column?"),
+)
 
 
 def as_number(
-    value: object, *,  # a cell
+    value: object,
+    *,  # a cell
     place: str,  # its row, as in Table.places
-    name: str,   # its column
+    name: str,  # its column
     where: str,  # function named by the error
 ) -> float | int:
     "The finite number in a cell; an int where it is written as one."
-    no = lambda cure: refuse(where, f"every {name!r} must be a finite number",
-                             f"{value!r} ({place})", cure)
+    no = lambda cure: refuse(
+        where, f"every {name!r} must be a finite number", f"{value!r} ({place})", cure
+    )
     number = value.item() if hasattr(value, "dtype") else value
     if isinstance(number, str):
         match = _NUMBER.fullmatch(number)
         if not match:
             cure = next(cure for text, cure in _NO_NUMBERS if re.fullmatch(text, number))
             no(cure.format(number.replace(",", "" if "thousands" in cure else ".")))
-        if len(number) > 4300: no("It has too many digits")
+        if len(number) > 4300:
+            no("It has too many digits")
         number = float(number) if any(match.groups()) else int(number)
         if number == 0 and re.search("[1-9]", match[0].lower().partition("e")[0]):
             no("It would become 0; change the unit")
     if isinstance(number, bool) or not isinstance(number, numbers.Real):
-        no("Write 1 or 0 if a number is meant" if isinstance(number, bool) else
-           "Fill it in" if number is None else "Is it the right column?")
-    try: finite = math.isfinite(number)
-    except OverflowError: finite = False
-    if not finite: no("It must fit float64; measure it again or change the unit")
+        no(
+            "Write 1 or 0 if a number is meant"
+            if isinstance(number, bool)
+            else "Fill it in"
+            if number is None
+            else "Is it the right column?"
+        )
+    try:
+        finite = math.isfinite(number)
+    except OverflowError:
+        finite = False
+    if not finite:
+        no("It must fit float64; measure it again or change the unit")
     return int(number) if isinstance(number, numbers.Integral) else float(number)
 
 # %% ../../nbs/files/00_tables.ipynb #ced70813
 def column_named(
-    name: str, columns: Iterable[str], where: str,
+    name: str,
+    columns: Iterable[str],
+    where: str,
     usual: Sequence[str] = (),  # what others call such a column
 ) -> str:
     "The name, where there is such a column; a refusal suggests the one that may be meant."
-    if name in columns: return name
+    if name in columns:
+        return name
     near = next((c for c in columns if c.strip().lower() in usual), nearest(name, columns))
-    refuse(where, f"there must be a column {name!r}", f"columns {listed(columns)}",
-           f"Did you mean {near!r}? Else rename the column to {name!r}" if near else
-           "Add it, or name one that is there")
+    refuse(
+        where,
+        f"there must be a column {name!r}",
+        f"columns {listed(columns)}",
+        f"Did you mean {near!r}? Else rename the column to {name!r}"
+        if near
+        else "Add it, or name one that is there",
+    )
 
 # %% ../../nbs/files/00_tables.ipynb #17bb00b2
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Table:
     "Rows of a file, column by column, each row with its place in the file."
+
     path: str  # as the caller named it
     held: Mapping[str, Sequence]  # name -> cells as they came, all of one length
     rows: np.ndarray  # numbers of the rows in the file, shape (n,)
     digest: str = ""  # SHA-256 of the file's bytes
-    where: str = ""   # what a refusal calls it
+    where: str = ""  # what a refusal calls it
 
-    def __len__(self) -> int: return len(self.rows)
+    def __len__(self) -> int:
+        return len(self.rows)
 
     @property
-    def names(self) -> tuple[str, ...]: return tuple(self.held)
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.held)
 
     def place(self, i: int) -> str:
         "Where row i stands: line 17 of text, row 17 of a list or of Parquet."
@@ -357,27 +526,37 @@ class Table:
         return f"{'row' if rows else 'line'} {self.rows[i]}"
 
     @cached_property
-    def places(self) -> tuple[str, ...]: return tuple(map(self.place, range(len(self))))
+    def places(self) -> tuple[str, ...]:
+        return tuple(map(self.place, range(len(self))))
 
     @cached_property
     def columns(self) -> dict[str, tuple]:
         "All cells as Python values."
-        return {name: tuple(arrow_cells(cells, self.where, name) if hasattr(cells, "type")
-                            else cells) for name, cells in self.held.items()}
+        return {
+            name: tuple(
+                arrow_cells(cells, self.where, name) if hasattr(cells, "type") else cells
+            )
+            for name, cells in self.held.items()
+        }
 
     def column(self, name: str, *, missing: tuple = (None,)) -> tuple:
         "The cells of a column that is there, none of which is missing."
         cells = self.columns[column_named(name, self.names, self.where)]
         for i in sorted(cells.index(value) for value in missing if value in cells):
-            refuse(f"{self.where}, {self.place(i)}", f"every row must have {name!r}",
-                   "no value", "Fill it in, or remove the row from every file")
+            refuse(
+                f"{self.where}, {self.place(i)}",
+                f"every row must have {name!r}",
+                "no value",
+                "Fill it in, or remove the row from every file",
+            )
         return cells
 
     def name_column(self, name: str) -> Sequence:
         "Names in a column, one in every row; texts that Arrow holds stay there."
         held = self.held[name]
         if str(getattr(held, "type", "")) == "string" and not held.null_count:
-            if (texts := text_column(held)).lengths.all(): return texts
+            if (texts := text_column(held)).lengths.all():
+                return texts
         return self.column(name, missing=(None, ""))
 
     def numbers(self, name: str, flags: bool = False) -> np.ndarray:  # shape (n,), float64
@@ -391,31 +570,50 @@ class Table:
             with contextlib.suppress(ValueError):  # not all texts are numbers
                 values = held.cast("float64").to_numpy()
                 zeros = "".join(held.filter(values == 0).unique().to_pylist())
-                if np.isfinite(values).all() and not re.search("[1-9]", zeros): return values
+                if np.isfinite(values).all() and not re.search("[1-9]", zeros):
+                    return values
         cells = self.column(name, missing=(None, ""))
         kinds = {*map(type, cells)}
         if flags and kinds <= {bool, str}:
             spelled = [str(cell).lower() for cell in cells]
-            if {*spelled} <= {"true", "false"}: return np.equal(spelled, "true").astype(float)
+            if {*spelled} <= {"true", "false"}:
+                return np.equal(spelled, "true").astype(float)
         with contextlib.suppress(OverflowError):
-            if kinds <= {float, int}: return np.array(cells, float)
-        return np.array([as_number(cell, place=self.place(i), name=name, where=self.where)
-                         for i, cell in enumerate(cells)], float)
+            if kinds <= {float, int}:
+                return np.array(cells, float)
+        return np.array(
+            [
+                as_number(cell, place=self.place(i), name=name, where=self.where)
+                for i, cell in enumerate(cells)
+            ],
+            float,
+        )
 
 # %% ../../nbs/files/00_tables.ipynb #rowsarm0
 def rows_of_arm(table: Table, name: str, word: str) -> Table:
     "The rows in which a column has this word, numbers and flags as they are typed."
-    words = [cell if isinstance(cell, str) else json.dumps(cell, ensure_ascii=False)
-             for cell in table.column(name)]
+    words = [
+        cell if isinstance(cell, str) else json.dumps(cell, ensure_ascii=False)
+        for cell in table.column(name)
+    ]
     at = np.array([i for i, own in enumerate(words) if own == word], int)
     if not at.size:
         values = [*dict.fromkeys(words)]
         near = nearest(word, values)
-        refuse(table.where, f"some row must have {word!r} as {name!r}", f"only "
-               f"{listed(values)}", f"Did you mean {near!r}?" if near else "Name one")
-    return replace(table, rows=table.rows[at], held={
-        column: cells.take(at) if hasattr(cells, "type") else [cells[i] for i in at]
-        for column, cells in table.held.items()})
+        refuse(
+            table.where,
+            f"some row must have {word!r} as {name!r}",
+            f"only {listed(values)}",
+            f"Did you mean {near!r}?" if near else "Name one",
+        )
+    return replace(
+        table,
+        rows=table.rows[at],
+        held={
+            column: cells.take(at) if hasattr(cells, "type") else [cells[i] for i in at]
+            for column, cells in table.held.items()
+        },
+    )
 
 # %% ../../nbs/files/00_tables.ipynb #956cb453
 def _from_parquet(file, where: str, keep: Callable | None) -> Iterator:
@@ -425,24 +623,35 @@ def _from_parquet(file, where: str, keep: Callable | None) -> Iterator:
         yield dict(columns), range(first, first := first + len(table))
 
 
-_READERS = {".jsonl": _from_jsonl, ".json": _from_json, ".csv": _from_csv,
-            ".tsv": lambda *about: _from_csv(*about, "\t"), ".parquet": _from_parquet}
+_READERS = {
+    ".jsonl": _from_jsonl,
+    ".json": _from_json,
+    ".csv": _from_csv,
+    ".tsv": lambda *about: _from_csv(*about, "\t"),
+    ".parquet": _from_parquet,
+}
 
 
 def parse_table(
     file,  # bytes, or a file open for reading them
-    *, name: str,  # its suffix says the format
+    *,
+    name: str,  # its suffix says the format
     keep: Callable | None = None,  # names of columns -> those that are needed; None: all
     rows: tuple[str, str] | None = None,  # column, word: only the rows that have it there
     where: str = "read_table",
 ) -> Table:
     "The table in these bytes: for callers who keep the very same bytes as evidence."
     where, suffix, own = f"{where}: {name}", Path(name).suffix.lower(), keep
-    if keep and rows: keep = lambda names: [*own(names), column_named(rows[0], names, where)]
+    if keep and rows:
+        keep = lambda names: [*own(names), column_named(rows[0], names, where)]
     if suffix not in _READERS:
-        refuse(where, f"the name must end in {', '.join(_READERS)}", repr(suffix or name),
-               "Rename it to what it is; unpack an archive first, save a spreadsheet as CSV "
-               "(UTF-8)")
+        refuse(
+            where,
+            f"the name must end in {', '.join(_READERS)}",
+            repr(suffix or name),
+            "Rename it to what it is; unpack an archive first, save a spreadsheet as CSV "
+            "(UTF-8)",
+        )
     file = io.BytesIO(file) if isinstance(file, bytes) else file
     check_size(file.seek(0, os.SEEK_END), MOST_FILE, where, "Split the file")
     file.seek(0)
@@ -456,26 +665,40 @@ def parse_table(
         numbers.append(np.asarray(at))
         n += len(at)
     if not n or not batch:
-        refuse(where, "the file must hold rows", "none" if file.tell() else "an empty file",
-               "Was the program that wrote it interrupted?")
+        refuse(
+            where,
+            "the file must hold rows",
+            "none" if file.tell() else "an empty file",
+            "Was the program that wrote it interrupted?",
+        )
 
     def joined(cells: list):
-        if not hasattr(cells[0], "type"): return [*chain.from_iterable(cells)]
+        if not hasattr(cells[0], "type"):
+            return [*chain.from_iterable(cells)]
         import pyarrow
+
         whole = pyarrow.chunked_array([chunk for part in cells for chunk in part.chunks])
-        try: whole.validate(full=True)
+        try:
+            whole.validate(full=True)
         except ValueError as error:
-            refuse(where, "texts must be UTF-8", str(error),
-                   "The file is damaged: copy it again")
+            refuse(
+                where, "texts must be UTF-8", str(error), "The file is damaged: copy it again"
+            )
         return whole
 
-    table = Table(path=name, held={column: joined(parts[column]) for column in batch},
-                  rows=np.concatenate(numbers), digest=f"sha256:{sha}", where=where)
+    table = Table(
+        path=name,
+        held={column: joined(parts[column]) for column in batch},
+        rows=np.concatenate(numbers),
+        digest=f"sha256:{sha}",
+        where=where,
+    )
     return rows_of_arm(table, *rows) if rows else table
 
 
 def read_table(path: str | os.PathLike, **options) -> Table:  # of parse_table
     "Rows of a .jsonl, .json, .csv, .tsv or .parquet file, nothing guessed."
-    if Path(path).suffix.lower() not in _READERS: parse_table(b"", name=str(path), **options)
+    if Path(path).suffix.lower() not in _READERS:
+        parse_table(b"", name=str(path), **options)
     with open_file(path, options.get("where", "read_table")) as file:
         return parse_table(file, name=str(path), **options)

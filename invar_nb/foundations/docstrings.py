@@ -6,7 +6,10 @@
 __all__ = ['SITE', 'ERRORS', 'comment_after', 'parameters', 'definitions', 'fields', 'docstring', 'complete_docstrings']
 
 # %% ../../nbs/foundations/05_docstrings.ipynb #a2d00006
-import ast, inspect, re, sys
+import ast
+import inspect
+import re
+import sys
 from functools import cache
 from operator import attrgetter
 
@@ -14,43 +17,56 @@ from .refuse import ContractError, PairingError, UsageError
 
 # %% ../../nbs/foundations/05_docstrings.ipynb #a2d00008
 def comment_after(
-    node: ast.AST,     # a parameter, its default, or a type
+    node: ast.AST,  # a parameter, its default, or a type
     lines: list[str],  # the source in which it stands
 ) -> str:
     "The comment behind a node, in one line."
-    rest = lines[node.end_lineno - 1].encode()[node.end_col_offset:].decode()
+    rest = lines[node.end_lineno - 1].encode()[node.end_col_offset :].decode()
     first = re.match(r"[\s,):]*#\s*(.*)", rest)
-    if not first: return ""
+    if not first:
+        return ""
     said = [first[1]]
-    for line in lines[node.end_lineno:]:
-        if not (more := re.match(r"\s*#\s*(.*)", line)): break
+    for line in lines[node.end_lineno :]:
+        if not (more := re.match(r"\s*#\s*(.*)", line)):
+            break
         said.append(more[1])
     return " ".join(said)
 
 # %% ../../nbs/foundations/05_docstrings.ipynb #a2d00011
 def parameters(
-    node: ast.AST,     # a function or a class
+    node: ast.AST,  # a function or a class
     lines: list[str],
-) -> dict[str, str]:   # name -> its lines below "Parameters"
+) -> dict[str, str]:  # name -> its lines below "Parameters"
     "What the definition says of each parameter: type, default, comment."
     if isinstance(node, ast.ClassDef):
-        rows = [(n.target.id, n, n.value) for n in node.body if isinstance(
-            n, ast.AnnAssign) and not ast.unparse(n.annotation).startswith("ClassVar")]
+        rows = [
+            (n.target.id, n, n.value)
+            for n in node.body
+            if isinstance(n, ast.AnnAssign)
+            and not ast.unparse(n.annotation).startswith("ClassVar")
+        ]
     else:
         a = node.args
         values = [None] * (len(a.posonlyargs + a.args) - len(a.defaults)) + a.defaults
-        rows = [(n.arg, n, value) for n, value in zip(
-            a.posonlyargs + a.args + a.kwonlyargs, values + a.kw_defaults, strict=True)]
-        rows += [(mark + n.arg, n, None)
-                 for mark, n in (("*", a.vararg), ("**", a.kwarg)) if n]
+        rows = [
+            (n.arg, n, value)
+            for n, value in zip(
+                a.posonlyargs + a.args + a.kwonlyargs, values + a.kw_defaults, strict=True
+            )
+        ]
+        rows += [
+            (mark + n.arg, n, None) for mark, n in (("*", a.vararg), ("**", a.kwarg)) if n
+        ]
     ends = [(value or n) for _, n, value in rows]
     of_line = {end.end_lineno: said for end in ends if (said := comment_after(end, lines))}
     shown = {}
     for (name, n, value), end in zip(rows, ends, strict=True):
         kind, default = (ast.unparse(node) if node else "" for node in (n.annotation, value))
         said = name + f" : {kind}" * bool(kind)
-        if default and not default.startswith("field("): said += f" = {default}"
-        if end.end_lineno in of_line: said += f"\n    {of_line[end.end_lineno]}"
+        if default and not default.startswith("field("):
+            said += f" = {default}"
+        if end.end_lineno in of_line:
+            said += f"\n    {of_line[end.end_lineno]}"
         shown[name.strip("*")] = said
     return shown
 
@@ -58,14 +74,18 @@ def parameters(
 @cache
 def definitions(module: str) -> tuple[dict[str, ast.AST], list[str]]:
     "Functions, classes, methods in the source of a module; its lines, constants spelled out."
-    try: source = inspect.getsource(sys.modules[module])
-    except OSError: return {}, []
+    try:
+        source = inspect.getsource(sys.modules[module])
+    except OSError:
+        return {}, []
     found, queue = {}, [("", ast.parse(source))]
     for prefix, parent in queue:
         for node in parent.body:
-            if not isinstance(node, (ast.FunctionDef, ast.ClassDef)): continue
+            if not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                continue
             found[prefix + node.name] = node
-            if isinstance(node, ast.ClassDef): queue.append((f"{prefix}{node.name}.", node))
+            if isinstance(node, ast.ClassDef):
+                queue.append((f"{prefix}{node.name}.", node))
     names = vars(sys.modules[module])
     spell = lambda m: f"one of {', '.join(names[m[1]])}" if m[1] in names else m[0]
     return found, [re.sub("one of ([A-Z_]+)\\b", spell, line) for line in source.splitlines()]
@@ -75,10 +95,12 @@ def fields(cls: type) -> dict[str, str]:
     "What its own and its base classes' definitions say of the fields of a class."
     said = {}
     for base in reversed(cls.__mro__):
-        if not base.__module__.startswith("invar_nb."): continue
+        if not base.__module__.startswith("invar_nb."):
+            continue
         found, lines = definitions(base.__module__)
         for name in (base.__qualname__, f"{base.__qualname__}.__init__"):
-            if name in found: said |= parameters(found[name], lines)
+            if name in found:
+                said |= parameters(found[name], lines)
     return said
 
 # %% ../../nbs/foundations/05_docstrings.ipynb #a2d00016
@@ -87,11 +109,11 @@ ERRORS = {error.__name__: error.__doc__ for error in (ContractError, PairingErro
 
 
 def docstring(
-    thing: object,     # a function, method, property or class
-    node: ast.AST,     # its definition
+    thing: object,  # a function, method, property or class
+    node: ast.AST,  # its definition
     lines: list[str],  # in this source
     *,
-    page: str = "",    # the address of its page
+    page: str = "",  # the address of its page
     errors: tuple[str, ...] = (),  # raised, where the sentence names none
 ) -> str:
     "The docstring with what the definition says of parameters and of the value."
@@ -106,13 +128,18 @@ def docstring(
     if returns and (comment or page or isinstance(thing, property)):  # else help() shows it
         value = [ast.unparse(returns).strip("'")] + [f"    {comment}"] * bool(comment)
     mine = {name: said for name, said in mine.items() if name not in ("self", "cls")}
-    sections = {"Parameters": [mine.pop(name) for name in taken if name in mine],
-                "Attributes": [mine[name] for name in mine if name[0] != "_"],
-                "Returns": value * (value != ["None"]), "Raises": [
-        name + f"\n    {ERRORS.get(name)}" * (name in ERRORS)
-        for name in dict.fromkeys(re.findall(r"\w+Error\b", text) or errors)]}
+    sections = {
+        "Parameters": [mine.pop(name) for name in taken if name in mine],
+        "Attributes": [mine[name] for name in mine if name[0] != "_"],
+        "Returns": value * (value != ["None"]),
+        "Raises": [
+            name + f"\n    {ERRORS.get(name)}" * (name in ERRORS)
+            for name in dict.fromkeys(re.findall(r"\w+Error\b", text) or errors)
+        ],
+    }
     for title, entries in sections.items():
-        if entries: text += f"\n\n{title}\n{'-' * len(title)}\n" + "\n".join(entries)
+        if entries:
+            text += f"\n\n{title}\n{'-' * len(title)}\n" + "\n".join(entries)
     return (text + f"\n\nPage: {page}" * bool(page)).strip()
 
 # %% ../../nbs/foundations/05_docstrings.ipynb #a2d00019
@@ -125,7 +152,8 @@ def complete_docstrings(module: str) -> None:  # imported, as "invar_nb.arms.pai
     for name, node in found.items():
         thing = attrgetter(name)(sys.modules[module])
         thing = getattr(thing, "__func__", thing)
-        if re.search(r"(^|\.)_", name) or not thing.__doc__: continue
+        if re.search(r"(^|\.)_", name) or not thing.__doc__:
+            continue
         whole = "." not in name
         errors = ("ContractError",) * (refuses and whole and not isinstance(thing, type))
         thing.__doc__ = docstring(thing, node, lines, page=page * whole, errors=errors)

@@ -6,7 +6,8 @@
 __all__ = ['Fallback', 'reach_of', 'as_axes', 'Forest', 'aligned', 'Framed', 'Shown', 'ends_text', 'confidence_text', 'Interval']
 
 # %% ../../nbs/foundations/01_interval.ipynb #c052
-import math, sys
+import math
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +20,8 @@ from .refuse import UsageError, as_fraction, is_number, refuse
 @dataclass(frozen=True, kw_only=True)
 class Fallback:
     "Why an interval is not the one that was asked for."
-    code: str    # a word for programs, such as "all_equal"
+
+    code: str  # a word for programs, such as "all_equal"
     reason: str  # a sentence: what happened, and what was used instead
 
 # %% ../../nbs/foundations/01_interval.ipynb #shw2
@@ -36,24 +38,32 @@ def reach_of(
 
 def as_axes(ax: object, size: tuple[float, float]):  # width and height in inches
     "These axes of matplotlib, or new ones; UsageError where it is not installed."
-    try: from matplotlib import pyplot
+    try:
+        from matplotlib import pyplot
     except ModuleNotFoundError:
-        refuse("plot", "matplotlib must be installed", "no such package",
-               "pip install matplotlib", error=UsageError, code="not_installed")
+        refuse(
+            "plot",
+            "matplotlib must be installed",
+            "no such package",
+            "pip install matplotlib",
+            error=UsageError,
+            code="not_installed",
+        )
     return pyplot.subplots(figsize=size, layout="constrained")[1] if ax is None else ax
 
 # %% ../../nbs/foundations/01_interval.ipynb #forst1
 @dataclass(frozen=True, kw_only=True)
 class Forest:
     "Intervals below each other on one axis, against no change and a margin."
+
     bars: Sequence[tuple]  # (label, estimate or None, low, high, claim), in the axis' unit
-    axis: str = ""         # what the axis shows, with its unit
+    axis: str = ""  # what the axis shows, with its unit
     margin: tuple[float, float] | None = None  # its two ends, drawn as a band
-    limit: float | None = None                 # of a gate, dashed
-    words: Sequence[str] = ()                  # beside each label
-    zero: str = "no change"                    # what 0 means; "": nothing on this axis
-    note: str = ""                             # below the axis, such as what is not shown
-    more: Sequence["Forest"] = ()              # further panels, each in a unit of its own
+    limit: float | None = None  # of a gate, dashed
+    words: Sequence[str] = ()  # beside each label
+    zero: str = "no change"  # what 0 means; "": nothing on this axis
+    note: str = ""  # below the axis, such as what is not shown
+    more: Sequence["Forest"] = ()  # further panels, each in a unit of its own
 
     def plot(
         self,
@@ -61,13 +71,15 @@ class Forest:
     ) -> Any:
         "The forest plot, on these axes or on new ones; the axes of its first panel."
         panels = [self, *self.more]
-        if ax is not None or not self.more: return self._draw(ax)
+        if ax is not None or not self.more:
+            return self._draw(ax)
         heights = [0.9 + 0.4 * len(panel.bars) for panel in panels]
         first = as_axes(None, (6.4, sum(heights)))
         grid = first.figure.add_gridspec(len(panels), 1, height_ratios=heights)
         first.set_subplotspec(grid[0])
         axes = [first, *(first.figure.add_subplot(grid[i]) for i in range(1, len(panels)))]
-        for panel, own in zip(panels, axes, strict=True): panel._draw(own)
+        for panel, own in zip(panels, axes, strict=True):
+            panel._draw(own)
         return first
 
     def _draw(self, ax):
@@ -75,17 +87,24 @@ class Forest:
         reach = reach_of(self.bars, self.margin) if self.zero else math.inf
         ax = as_axes(ax, (6.4, 0.9 + 0.4 * n))
         ink = ax.xaxis.label.get_color()
-        if self.margin: ax.axvspan(*self.margin, color=better, alpha=0.13, lw=0)
-        if self.zero: ax.axvline(0, color=ink, lw=0.8, alpha=0.6)
-        if self.limit is not None: ax.axvline(self.limit, color=worse, lw=1.2, ls="--")
+        if self.margin:
+            ax.axvspan(*self.margin, color=better, alpha=0.13, lw=0)
+        if self.zero:
+            ax.axvline(0, color=ink, lw=0.8, alpha=0.6)
+        if self.limit is not None:
+            ax.axvline(self.limit, color=worse, lw=1.2, ls="--")
         for y, (_, estimate, low, high, claim) in enumerate(self.bars):
             colour = {"regressed": worse, "improved": better}.get(claim, ink)
             ends = [min(max(x, -reach), reach) for x in (low, high)]
             ax.plot(ends, [y, y], color=colour, lw=2.5, solid_capstyle="butt")
-            marks = [("|", x) if x == end else ("<" if x < 0 else ">", end)
-                     for x, end in zip((low, high), ends, strict=True)]
-            if estimate is not None and abs(estimate) <= reach: marks.append(("o", estimate))
-            for mark, x in marks: ax.plot(x, y, mark, color=colour, ms=7)
+            marks = [
+                ("|", x) if x == end else ("<" if x < 0 else ">", end)
+                for x, end in zip((low, high), ends, strict=True)
+            ]
+            if estimate is not None and abs(estimate) <= reach:
+                marks.append(("o", estimate))
+            for mark, x in marks:
+                ax.plot(x, y, mark, color=colour, ms=7)
         far = lambda x: f" {x:+.3g}" if x is not None and abs(x) > reach else ""
         ax.set_yticks(range(n), [f"{bar[0]}{far(bar[1])}" for bar in self.bars])
         below = "\n".join(filter(None, (self.axis, self.note)))
@@ -102,19 +121,29 @@ def aligned(table: list[list[str]]) -> list[str]:
 # %% ../../nbs/foundations/01_interval.ipynb #shw5
 class Framed:
     "Rows that pandas, polars, duckdb and pyarrow read as a table."
-    def _records(self): return [self.to_dict()]  # what each row holds
+
+    def _records(self):
+        return [self.to_dict()]  # what each row holds
 
     def to_frame(self) -> Any:
         "A pandas DataFrame; UsageError where pandas is not installed."
-        try: import pandas
+        try:
+            import pandas
         except ModuleNotFoundError:
-            refuse("to_frame", "pandas must be installed", "no such package",
-                   "pip install pandas", error=UsageError, code="not_installed")
+            refuse(
+                "to_frame",
+                "pandas must be installed",
+                "no such package",
+                "pip install pandas",
+                error=UsageError,
+                code="not_installed",
+            )
         return pandas.DataFrame(self._records())
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         "The same columns for polars, duckdb, pyarrow and others that read Arrow."
         import pyarrow
+
         rows = self._records()
         columns = {name: [row.get(name) for row in rows] for row in rows for name in row}
         return pyarrow.table(columns).__arrow_c_stream__(requested_schema)
@@ -122,29 +151,37 @@ class Framed:
 # %% ../../nbs/foundations/01_interval.ipynb #shw5c
 class Shown(Framed):
     "What every result offers to Python and to notebooks; a subclass gives what is shown."
+
     hint = ""  # last line of what is printed
 
     def summary(self) -> str:
         "What `print` shows, without the hint."
         return self._line()
 
-    def _line(self): return self.summary().partition("\n")[0]
+    def _line(self):
+        return self.summary().partition("\n")[0]
 
-    def _sentences(self): return self.summary().split("\n")
+    def _sentences(self):
+        return self.summary().split("\n")
 
-    def _forest(self): return None  # a Forest, where there is an interval
+    def _forest(self):
+        return None  # a Forest, where there is an interval
 
-    def _table(self): return []  # head and rows of text
+    def _table(self):
+        return []  # head and rows of text
 
     def __repr__(self) -> str:
         name, text = type(self).__name__, " ".join(self._line().split())
         text = "".join(c if c.isprintable() else "?" for c in text)
-        if len(text) > (most := 100 - len(name)): text = f"{text[:most - 3]}..."
+        if len(text) > (most := 100 - len(name)):
+            text = f"{text[: most - 3]}..."
         return f"{name}({text})"
 
-    def __str__(self) -> str: return "\n\n".join(filter(None, (self.summary(), self.hint)))
+    def __str__(self) -> str:
+        return "\n\n".join(filter(None, (self.summary(), self.hint)))
 
-    def _repr_html_(self) -> str: return invar_nb.result_html(self)
+    def _repr_html_(self) -> str:
+        return invar_nb.result_html(self)
 
     def plot(
         self,
@@ -153,15 +190,23 @@ class Shown(Framed):
         "A forest plot on these axes, or on new ones, which are returned; UsageError."
         forest = self._forest()
         if forest is None:
-            refuse("plot", "the result must have an interval", repr(self), "Print it",
-                   error=UsageError, code="no_interval")
+            refuse(
+                "plot",
+                "the result must have an interval",
+                repr(self),
+                "Print it",
+                error=UsageError,
+                code="no_interval",
+            )
         return forest.plot(ax)
 
 # %% ../../nbs/foundations/01_interval.ipynb #fin1
 def _finite(value: object, where: str, name: str) -> float:
     "A finite float64, or a refusal."
-    if type(value) is float and abs(value) < math.inf: return value  # the usual case, fast
-    if is_number(value) and abs(value) <= sys.float_info.max: return float(value)
+    if type(value) is float and abs(value) < math.inf:
+        return value  # the usual case, fast
+    if is_number(value) and abs(value) <= sys.float_info.max:
+        return float(value)
     refuse(where, f"{name} must be a finite number", repr(value), "Find where it came from")
 
 
@@ -173,7 +218,7 @@ def ends_text(low: float, high: float) -> str:
 
 # %% ../../nbs/foundations/01_interval.ipynb #cfd2
 def confidence_text(
-    level: float,     # a probability below 1
+    level: float,  # a probability below 1
     digits: int = 6,  # at least; more where fewer would show 100
 ) -> str:
     "A level in per cent, without the sign: 95, 99.99."
@@ -187,7 +232,8 @@ def confidence_text(
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Interval(Shown):
     "Two endpoints and what they promise: the level, the method, what was used instead."
-    low: float   # lower endpoint, in the unit of the estimate
+
+    low: float  # lower endpoint, in the unit of the estimate
     high: float  # upper endpoint
     level: float  # coverage promised, in (0, 1)
     method: str  # the method asked for
@@ -199,12 +245,17 @@ class Interval(Shown):
         where = "Interval"
         low, high = (_finite(getattr(self, end), where, end) for end in ("low", "high"))
         if low > high:
-            refuse(where, "low must not exceed high", f"[{low!r}, {high!r}]",
-                   "Swap them only if you know why they are swapped")
+            refuse(
+                where,
+                "low must not exceed high",
+                f"[{low!r}, {high!r}]",
+                "Swap them only if you know why they are swapped",
+            )
         level = as_fraction(self.level, where=where, name="level")
         vars(self).update(low=low, high=high, level=level)
 
-    def __iter__(self) -> Iterator[float]: return iter((self.low, self.high))
+    def __iter__(self) -> Iterator[float]:
+        return iter((self.low, self.high))
 
     @property
     def width(self) -> float:
@@ -218,27 +269,40 @@ class Interval(Shown):
     def inside(self, low: float, high: float) -> bool:
         "Whether the whole interval lies strictly between low and high."
         if not low < high:
-            refuse("Interval.inside", "low must be below high", f"({low!r}, {high!r})",
-                   "Give the margin as (-m, m)")
+            refuse(
+                "Interval.inside",
+                "low must be below high",
+                f"({low!r}, {high!r})",
+                "Give the margin as (-m, m)",
+            )
         return bool(low < self.low and self.high < high)
 
     def map(self, f: Callable) -> "Interval":
         "The interval in another unit, for increasing f."
         where, ends = "Interval.map", [self.low, self.high]
-        try: low, high = map(f, ends)
-        except OverflowError: low, high = ends[0], math.inf
+        try:
+            low, high = map(f, ends)
+        except OverflowError:
+            low, high = ends[0], math.inf
         low, high = (_finite(end, where, "the mapped endpoint") for end in (low, high))
         if low > high:
-            refuse(where, "f must be increasing", f"[{low!r}, {high!r}] from {ends}",
-                   "Map by -f and say what the sign means")
+            refuse(
+                where,
+                "f must be increasing",
+                f"[{low!r}, {high!r}] from {ends}",
+                "Map by -f and say what the sign means",
+            )
         return replace(self, low=low, high=high)
 
     def exp(self) -> "Interval":
         "The interval of the ratio: exp of each endpoint, bit for bit what math.exp gives."
         if self.high > math.log(sys.float_info.max) or math.exp(self.low) == 0:
-            refuse("Interval.exp", "exp of an endpoint must be a positive finite float64",
-                   f"exp of {[self.low, self.high]}",
-                   "Such a wide interval says nothing: measure more units")
+            refuse(
+                "Interval.exp",
+                "exp of an endpoint must be a positive finite float64",
+                f"exp of {[self.low, self.high]}",
+                "Such a wide interval says nothing: measure more units",
+            )
         return self.map(math.exp)
 
     @property
@@ -258,10 +322,13 @@ class Interval(Shown):
         return f"{ends_text(*self)}, {confidence_text(self.level)} %, {self.method}{used}"
 
     def _forest(self):
-        if self.of_one_unit: return None
+        if self.of_one_unit:
+            return None
         near = -self.width < self.low and self.high < self.width
-        axis = (f"{confidence_text(self.level)} % interval, {self.method}, in the unit of the "
-                "estimate")
+        axis = (
+            f"{confidence_text(self.level)} % interval, {self.method}, in the unit of the "
+            "estimate"
+        )
         return Forest(bars=[("", None, *self, None)], zero="0" * near, axis=axis)
 
     def to_dict(self) -> dict:

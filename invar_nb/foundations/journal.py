@@ -6,43 +6,76 @@
 __all__ = ['Journal', 'discard_journals', 'finish', 'clear_finished']
 
 # %% ../../nbs/foundations/03_journal.ipynb #c022
-import contextlib, errno, glob, json, os, sqlite3
+import contextlib
+import errno
+import glob
+import json
+import os
+import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from .refuse import refuse
-from .store import (as_shape, canonical_json, clear_staging, differences,
-                                        digest, file_digest, lock_file, locked)
+from invar_nb.foundations.store import (
+    as_shape,
+    canonical_json,
+    clear_staging,
+    differences,
+    digest,
+    file_digest,
+    lock_file,
+    locked,
+)
 
 # %% ../../nbs/foundations/03_journal.ipynb #c025
 @contextlib.contextmanager
 def _explained(path: Path) -> Iterator[None]:
     "What SQLite cannot do, as a full disk, a place that cannot be written, or a damaged file."
-    try: yield
+    try:
+        yield
     except sqlite3.Error as error:
         name = getattr(error, "sqlite_errorname", "")
         if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
-            raise OSError(errno.ENOSPC, f"the journal cannot be written ({error}); what it "
-                          "holds is kept, run again to resume", str(path)) from error
+            raise OSError(
+                errno.ENOSPC,
+                f"the journal cannot be written ({error}); what it "
+                "holds is kept, run again to resume",
+                str(path),
+            ) from error
         if name.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM")):
-            refuse("Journal", "the journal must be a file that can be written",
-                   f"{path} ({error})", "Check its permissions, or name another place")
-        refuse("Journal", "the file must be a journal written by "
-               "invar_nb", f"{path} ({error})",
-               f"It is damaged or something else. Delete {path} to start again",
-               code="damaged")
+            refuse(
+                "Journal",
+                "the journal must be a file that can be written",
+                f"{path} ({error})",
+                "Check its permissions, or name another place",
+            )
+        refuse(
+            "Journal",
+            "the file must be a journal written by invar_nb",
+            f"{path} ({error})",
+            f"It is damaged or something else. Delete {path} to start again",
+            code="damaged",
+        )
 
 
 @contextlib.contextmanager
 def _database(path: Path) -> Iterator[sqlite3.Connection]:
     "The file of a journal, held for this process."
     if path.exists() and not path.is_file():
-        refuse("Journal", "the path must name a file", f"{path}, a folder or a device",
-               "Add a file name")
+        refuse(
+            "Journal",
+            "the path must name a file",
+            f"{path}, a folder or a device",
+            "Add a file name",
+        )
     with locked(path, "Journal"), _explained(path):
         plain = "unix-none" if os.name == "posix" else "win32-none"
-        link = sqlite3.connect(f"{path.absolute().as_uri()}?vfs={plain}", uri=True,
-                               isolation_level=None, check_same_thread=False)
+        link = sqlite3.connect(
+            f"{path.absolute().as_uri()}?vfs={plain}",
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+        )
         with contextlib.closing(link):
             for command in ("journal_mode = DELETE", "synchronous = FULL"):
                 link.execute(f"PRAGMA {command}")
@@ -52,7 +85,8 @@ def _database(path: Path) -> Iterator[sqlite3.Connection]:
 def _differing(old: Mapping, new: Mapping) -> str:
     "Each field that differs, with both values where they are few: `dtype 'f32' -> 'i8'`."
     leaves = [*differences(old, new, close=0)]
-    if len(leaves) > 2: return ", ".join(path for path, _, _ in leaves)
+    if len(leaves) > 2:
+        return ", ".join(path for path, _, _ in leaves)
     return ", ".join(f"{path} {a!r:.24} -> {b!r:.24}" for path, a, b in leaves)
 
 # %% ../../nbs/foundations/03_journal.ipynb #c026
@@ -65,32 +99,54 @@ def _begun(link: sqlite3.Connection, path: Path, key: str) -> dict:
     tables = link.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     page = link.execute("PRAGMA page_size").fetchone()[0]
     if path.stat().st_size % page:  # SQLite reads zeros behind the end of a cut-off page
-        refuse("Journal", "the journal must be whole", f"a part of {path}", again,
-               code="damaged")
+        refuse(
+            "Journal", "the journal must be whole", f"a part of {path}", again, code="damaged"
+        )
     if not tables:
         link.executescript(
             "BEGIN; CREATE TABLE work (format TEXT, key TEXT, result TEXT);"
-            "CREATE TABLE record (name TEXT PRIMARY KEY, value TEXT, digest TEXT);")
+            "CREATE TABLE record (name TEXT PRIMARY KEY, value TEXT, digest TEXT);"
+        )
         link.execute("INSERT INTO work VALUES (?, ?, NULL)", (_FORMAT, key))
         link.execute("COMMIT")
     read = lambda value, shape: as_shape(
-        value, shape, "Journal", "the file must be a journal written by invar_nb",
-        f"It is damaged. {again}", code="damaged")
-    written, old = read(link.execute("SELECT format, key FROM work").fetchone() or ("", "{}"),
-                        tuple[str, str])
+        value,
+        shape,
+        "Journal",
+        "the file must be a journal written by invar_nb",
+        f"It is damaged. {again}",
+        code="damaged",
+    )
+    written, old = read(
+        link.execute("SELECT format, key FROM work").fetchone() or ("", "{}"), tuple[str, str]
+    )
     if written != _FORMAT:
-        refuse("Journal", f"the journal must have the format {_FORMAT!r}", repr(written),
-               f"Another version wrote it. {again}", code="damaged")
+        refuse(
+            "Journal",
+            f"the journal must have the format {_FORMAT!r}",
+            repr(written),
+            f"Another version wrote it. {again}",
+            code="damaged",
+        )
     if old != key:
-        refuse("Journal", "the inputs changed since the interrupted run; they must be the "
-               "same", _differing(read(old.encode(), dict), json.loads(key)), again,
-               code="key")
+        refuse(
+            "Journal",
+            "the inputs changed since the interrupted run; they must be the same",
+            _differing(read(old.encode(), dict), json.loads(key)),
+            again,
+            code="key",
+        )
     rows = link.execute("SELECT name, value, digest FROM record ORDER BY rowid").fetchall()
     rows = read(rows, list[tuple[str, str, str]])
     for name, value, seal in rows:
         if seal != digest(f"{name}{value}"):
-            refuse("Journal", "a record must have the digest it was written with",
-                   f"{name!r} in {path}", f"The file is damaged. {again}", code="damaged")
+            refuse(
+                "Journal",
+                "a record must have the digest it was written with",
+                f"{name!r} in {path}",
+                f"The file is damaged. {again}",
+                code="damaged",
+            )
     return {name: read(value.encode(), object) for name, value, _ in rows}
 
 # %% ../../nbs/foundations/03_journal.ipynb #c029
@@ -113,23 +169,34 @@ class Journal(Mapping):
         if self._link is None:
             refuse("Journal.put", "the journal must be open", "a closed one", "Open it again")
         if not isinstance(name, str) or name in self._records:
-            refuse("Journal.put", "a record needs a new name, which is text", repr(name),
-                   "Skip what is in the journal already", code="exists")
+            refuse(
+                "Journal.put",
+                "a record needs a new name, which is text",
+                repr(name),
+                "Skip what is in the journal already",
+                code="exists",
+            )
         text = canonical_json(value)
         with _explained(self.path):
-            self._link.execute("INSERT INTO record VALUES (?, ?, ?)",
-                               (name, text, digest(name + text)))
+            self._link.execute(
+                "INSERT INTO record VALUES (?, ?, ?)", (name, text, digest(name + text))
+            )
         self._records[name] = json.loads(text)
 
-    def __getitem__(self, name: str) -> object: return self._records[name]
+    def __getitem__(self, name: str) -> object:
+        return self._records[name]
 
-    def __iter__(self) -> Iterator[str]: return iter(self._records)
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._records)
 
-    def __len__(self) -> int: return len(self._records)
+    def __len__(self) -> int:
+        return len(self._records)
 
-    def __enter__(self) -> "Journal": return self
+    def __enter__(self) -> "Journal":
+        return self
 
-    def __exit__(self, *_) -> None: self.close()
+    def __exit__(self, *_) -> None:
+        self.close()
 
     def close(self) -> None:
         "Release the file."
@@ -140,9 +207,11 @@ class Journal(Mapping):
 def discard_journals(journals: Iterable[str | os.PathLike]) -> None:
     "Delete journals that are closed, and what SQLite keeps beside them."
     for path in map(Path, journals):
-        if not any(map(os.path.lexists, (path, lock_file(path)))): continue
+        if not any(map(os.path.lexists, (path, lock_file(path)))):
+            continue
         with locked(path, "Journal"):
-            for name in (path, f"{path}-journal"): Path(name).unlink(missing_ok=True)
+            for name in (path, f"{path}-journal"):
+                Path(name).unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -151,7 +220,8 @@ def _unfinished(path: Path) -> Iterator[sqlite3.Connection | None]:
     with _database(path) as link:
         begun = link.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] > 0
         yield link if begun else None
-        if not begun: path.unlink(missing_ok=True)
+        if not begun:
+            path.unlink(missing_ok=True)
 
 
 def finish(
@@ -163,7 +233,8 @@ def finish(
     journals = [path for path in map(Path, journals) if path.exists()]
     for path in journals:
         with _unfinished(path) as link:  # None: another process has just finished this work
-            if link: link.execute("UPDATE work SET result = ?", (mark,))
+            if link:
+                link.execute("UPDATE work SET result = ?", (mark,))
     save()
     discard_journals(journals)
 
@@ -174,14 +245,21 @@ def clear_finished(
     "Delete what a killed command left beside a result that it had saved."
     out = Path(os.path.realpath(out))
     clear_staging(out)
-    if not out.exists(): return
+    if not out.exists():
+        return
     start = out.parent / f".{glob.escape(out.name)}"
-    journals = {path.removesuffix(".lock") for middle in ("", ".*") for end in ("", ".lock")
-                for path in glob.glob(f"{start}{middle}.journal{end}")}
+    journals = {
+        path.removesuffix(".lock")
+        for middle in ("", ".*")
+        for end in ("", ".lock")
+        for path in glob.glob(f"{start}{middle}.journal{end}")
+    }
     results = {file_digest(p) for p in ([out] if out.is_file() else out.glob("*.json"))}
     for path in map(Path, sorted(journals)):
         mark = [None]
         if path.is_file():
             with _unfinished(path) as link:
-                if link: mark = link.execute("SELECT result FROM work").fetchone() or mark
-        if not path.exists() or mark[0] in results: discard_journals([path])
+                if link:
+                    mark = link.execute("SELECT result FROM work").fetchone() or mark
+        if not path.exists() or mark[0] in results:
+            discard_journals([path])

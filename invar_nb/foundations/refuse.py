@@ -8,7 +8,12 @@ __all__ = ['ContractError', 'PairingError', 'UsageError', 'refuse', 'of_part', '
            'find_precision', 'is_writable', 'as_names', 'nearest', 'suggest', 'as_choice', 'as_fraction', 'as_count']
 
 # %% ../../nbs/foundations/00_refuse.ipynb #c062
-import difflib, functools, math, numbers, re, sys
+import difflib
+import functools
+import math
+import numbers
+import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from typing import NoReturn
@@ -18,16 +23,17 @@ import numpy as np
 # %% ../../nbs/foundations/00_refuse.ipynb #c023
 class ContractError(ValueError):
     "A value is not what is needed; `code`, `must`, `culprit` and `cure` are its parts."
+
     code = "contract"
 
     def __init__(
         self,
-        message: str,       # one line: where, what must hold, the culprit, the cure
+        message: str,  # one line: where, what must hold, the culprit, the cure
         *,
-        code: str = "",     # for programs; "": that of the class
-        must: str = "",     # what must hold
+        code: str = "",  # for programs; "": that of the class
+        must: str = "",  # what must hold
         culprit: str = "",  # what was passed
-        cure: str = "",     # what to do about it
+        cure: str = "",  # what to do about it
     ):
         super().__init__(message)
         self.code, self.must = code or type(self).code, must
@@ -39,11 +45,13 @@ class ContractError(ValueError):
 
 class PairingError(ContractError):
     "Two arms are not about the same items, or there is no pair at all."
+
     code = "pairing"
 
 
 class UsageError(ContractError):
     "An option or argument asks for what cannot be done; a shell exits with 2."
+
     code = "usage"
 
 
@@ -55,14 +63,14 @@ def _plain(value: object) -> object:
 def _one_line(text: str, longest: int = 160) -> str:
     "Line breaks and control characters escaped, the middle of a long text left out."
     text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-    return text if len(text) <= longest else f"{text[:longest - 45]} ... {text[-40:]}"
+    return text if len(text) <= longest else f"{text[: longest - 45]} ... {text[-40:]}"
 
 # %% ../../nbs/foundations/00_refuse.ipynb #c028
 def refuse(
-    where: str,      # the function the user called
-    must: str,       # what must hold
-    got: object,     # the culprit: text as it is, any other value by repr
-    cure: str,       # what to do about it
+    where: str,  # the function the user called
+    must: str,  # what must hold
+    got: object,  # the culprit: text as it is, any other value by repr
+    cure: str,  # what to do about it
     *,
     error: type[ContractError] = ContractError,
     code: str | None = None,  # for programs; the class has a default
@@ -72,27 +80,41 @@ def refuse(
     shown = re.sub(r"(?<=\w)\.$", "", shown)  # the sentence of another library ends here
     cure = _one_line(cure, 2000) + ("" if cure.endswith(("?", "!", ".")) else ".")
     must = _one_line(must, 400)
-    raise error(f"{_one_line(where)}: {must}; got {shown}. {cure}", code=code, must=must,
-                culprit=shown, cure=cure)
+    raise error(
+        f"{_one_line(where)}: {must}; got {shown}. {cure}",
+        code=code,
+        must=must,
+        culprit=shown,
+        cure=cure,
+    )
 
 # %% ../../nbs/foundations/00_refuse.ipynb #c092
 @contextmanager
 def of_part(name: str) -> Iterator[None]:
-    "A refusal inside the block says which part it is about; \"\" is no part."
-    try: yield
+    'A refusal inside the block says which part it is about; "" is no part.'
+    try:
+        yield
     except ContractError as error:
-        if not name: raise
+        if not name:
+            raise
         where, _, said = str(error).partition(": ")
-        raise type(error)(f"{where}: {name}: {said}", code=error.code, must=error.must,
-                          culprit=error.culprit, cure=error.cure) from None
+        raise type(error)(
+            f"{where}: {name}: {said}",
+            code=error.code,
+            must=error.must,
+            culprit=error.culprit,
+            cure=error.cure,
+        ) from None
 
 # %% ../../nbs/foundations/00_refuse.ipynb #c027
 def usual_rounding(function: Callable) -> Callable:
     "The function in NumPy's usual state: np.seterr(all='raise') is a matter of its caller."
+
     @functools.wraps(function)
     def call(*values, **named):
         with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
             return function(*values, **named)
+
     return call
 
 
@@ -107,7 +129,10 @@ _TIMES = np.datetime64, np.timedelta64  # of nanoseconds, .item() is an integer
 _EXACT = 2**53  # every integer up to here is a float64; above, 1e16 + 1 == 1e16
 
 
-def _is_bool(value: object) -> bool: return isinstance(value, (bool, np.bool_))
+def _is_bool(value: object) -> bool:
+    return isinstance(value, (bool, np.bool_))
+
+
 def is_number(value: object) -> bool:
     "Whether it is a real number and no boolean."
     return isinstance(value, numbers.Real) and not _is_bool(value)
@@ -115,14 +140,18 @@ def is_number(value: object) -> bool:
 
 def is_finite(value: object) -> bool:
     "Whether it is a number that float64 holds, which an integer of 400 digits is not."
-    try: return is_number(value) and math.isfinite(value)
-    except OverflowError: return False
+    try:
+        return is_number(value) and math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def refuse_first(
-    bad: object,     # booleans, shape (n,)
+    bad: object,  # booleans, shape (n,)
     values: object,  # shape (n,)
-    where: str, must: str, cure: str,  # as of `refuse`
+    where: str,
+    must: str,
+    cure: str,  # as of `refuse`
     more: str = "",  # after the index; {} is how many are bad
     code: str | None = None,
 ) -> None:
@@ -134,108 +163,171 @@ def refuse_first(
 
 def _length(array: object, length: int | None, where: str, name: str) -> None:
     if length is not None and len(array) != length:
-        refuse(where, f"{name} must have {length} entries", f"{len(array)}",
-               "Give one entry per window; nothing is cut or repeated")
+        refuse(
+            where,
+            f"{name} must have {length} entries",
+            f"{len(array)}",
+            "Give one entry per window; nothing is cut or repeated",
+        )
 
 # %% ../../nbs/foundations/00_refuse.ipynb #lst00001
 def as_listed(values: object, *, where: str, name: str) -> list:
     "The entries in the order given; a set has none that is the same in the next process."
     if isinstance(values, (Set, Mapping)):
-        refuse(where, f"{name} must have an order", f"a {type(values).__name__}",
-               "Pass a list")
+        refuse(
+            where, f"{name} must have an order", f"a {type(values).__name__}", "Pass a list"
+        )
     text = isinstance(values, (str, bytes))
     if text or not isinstance(values, Iterable) or getattr(values, "ndim", 1) != 1:
         refuse(where, f"{name} must be a sequence", repr(values), "Pass a list")
     dtype = getattr(values, "dtype", None)
     if getattr(dtype, "kind", "") in ("m", "M"):  # .tolist() makes integers of nanoseconds
-        refuse(where, f"{name} must not be times", f"dtype {dtype}", "Write them as text, or "
-               "as numbers of one unit")
+        refuse(
+            where,
+            f"{name} must not be times",
+            f"dtype {dtype}",
+            "Write them as text, or as numbers of one unit",
+        )
     return values.tolist() if hasattr(values, "tolist") else list(values)
 
 
 def refuse_misaligned(where: str, columns: Mapping[str, object]) -> None:  # as they were given
     "Refuse columns of pandas whose indices differ: rows are matched by their places."
-    found = {name: index for name, values in columns.items()
-             if hasattr(index := getattr(values, "index", None), "equals")}
+    found = {
+        name: index
+        for name, values in columns.items()
+        if hasattr(index := getattr(values, "index", None), "equals")
+    }
     first, *others = found or ("",)
     for name in others:
         a, b = found[first], found[name]
-        if len(a) != len(b) or a.equals(b): continue  # lengths are refused by themselves
+        if len(a) != len(b) or a.equals(b):
+            continue  # lengths are refused by themselves
         i = next((i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y), 0)
-        refuse(where, f"{first} and {name} must have one index, since rows are matched by "
-               "their places", f"{_plain(a[i])!r} and {_plain(b[i])!r} at place {i}",
-               "Align them, as in after.reindex(before.index), or pass .to_numpy() of both if "
-               "they stand in one order", error=PairingError)
+        refuse(
+            where,
+            f"{first} and {name} must have one index, since rows are matched by their places",
+            f"{_plain(a[i])!r} and {_plain(b[i])!r} at place {i}",
+            "Align them, as in after.reindex(before.index), or pass .to_numpy() of both if "
+            "they stand in one order",
+            error=PairingError,
+        )
 
 # %% ../../nbs/foundations/00_refuse.ipynb #c065
 def _as_array(values: object, where: str, name: str, booleans: bool = False) -> np.ndarray:
     "A 1-D array of numbers (or of booleans, where those may be all), or a refusal."
+
     def say(must, got, cure="Pass a list or a 1-D array"):
         refuse(where, f"{name} must {must}", got, cure)
 
     if isinstance(values, np.ma.MaskedArray):
         say("not be masked", "a masked array", "Pass .compressed(), the same rows everywhere")
-    if isinstance(values, (str, bytes, Mapping)): say("be numbers", repr(values))
-    try: array = np.asarray(values)
+    if isinstance(values, (str, bytes, Mapping)):
+        say("be numbers", repr(values))
+    try:
+        array = np.asarray(values)
     except (TypeError, ValueError, RuntimeError) as error:
         say("be a 1-D array of numbers", f"{type(values).__name__} ({error})")
     if array.ndim != 1:
         lone = array.dtype == object and array.ndim == 0
-        say("have one dimension",
-            f"a {type(values).__name__}" if lone else f"shape {array.shape}")
+        say(
+            "have one dimension",
+            f"a {type(values).__name__}" if lone else f"shape {array.shape}",
+        )
     listed, kind = isinstance(values, (list, tuple)), array.dtype.kind
     items = values if listed else array
     if array.size and kind not in "biuf":  # [1.0, "x"] became two strings
-        refuse_first([isinstance(v, _TIMES) or not isinstance(_plain(v), numbers.Real)
-                     for v in items], items, where,
-                    f"{name} must be numbers", "Replace it on purpose",
-                    "" if kind == "O" else f" (dtype {array.dtype})")
+        refuse_first(
+            [isinstance(v, _TIMES) or not isinstance(_plain(v), numbers.Real) for v in items],
+            items,
+            where,
+            f"{name} must be numbers",
+            "Replace it on purpose",
+            "" if kind == "O" else f" (dtype {array.dtype})",
+        )
     if {bool, np.bool_} & set(map(type, items if listed or kind in "bO" else ())):
         flags = np.array([_is_bool(v) for v in items])
-        if booleans and flags.all(): return np.array(items, dtype=bool)
-        refuse_first(flags, items, where,
-                    f"{name} must be numbers, not booleans",
-                    "Write 1 and 0 if you mean numbers")
-    if kind != "O": return array
+        if booleans and flags.all():
+            return np.array(items, dtype=bool)
+        refuse_first(
+            flags,
+            items,
+            where,
+            f"{name} must be numbers, not booleans",
+            "Write 1 and 0 if you mean numbers",
+        )
+    if kind != "O":
+        return array
     long = [isinstance(v, numbers.Rational) and abs(v) > sys.float_info.max for v in array]
     refuse_first(long, array, where, f"{name} must fit float64", "Change the unit")
     return array.astype(np.float64)  # None, Fraction, integers beyond 64 bits: one by one
 
 # %% ../../nbs/foundations/00_refuse.ipynb #c002
 def as_vector(
-    values: object, *,            # anything numpy.asarray takes
-    where: str, name: str,        # function and argument named by the error
-    length: int | None = None,    # required number of entries
-    minimum: float | None = None, # smallest admissible value
-    maximum: float | None = None, # and the largest
-) -> np.ndarray:                  # float64, shape (n,), locked copy
+    values: object,
+    *,  # anything numpy.asarray takes
+    where: str,
+    name: str,  # function and argument named by the error
+    length: int | None = None,  # required number of entries
+    minimum: float | None = None,  # smallest admissible value
+    maximum: float | None = None,  # and the largest
+) -> np.ndarray:  # float64, shape (n,), locked copy
     "Finite float64 numbers in one dimension, or a refusal of the first bad index."
     array = _as_array(values, where, name)
     if array.dtype.kind in "iu":
-        refuse_first((array > _EXACT) | (array < -_EXACT), array, where,
-                    f"{name} must be exact in float64 (at most 2**53)", "Change the unit")
-    with np.errstate(over="ignore"): vector = lock(array.astype(np.float64))  # inf: see below
-    refuse_first(~np.isfinite(vector), vector, where, f"{name} must be finite",
-                "Find where it came from; no value is skipped", f" ({{}} of {vector.size})")
+        refuse_first(
+            (array > _EXACT) | (array < -_EXACT),
+            array,
+            where,
+            f"{name} must be exact in float64 (at most 2**53)",
+            "Change the unit",
+        )
+    with np.errstate(over="ignore"):
+        vector = lock(array.astype(np.float64))  # inf: see below
+    refuse_first(
+        ~np.isfinite(vector),
+        vector,
+        where,
+        f"{name} must be finite",
+        "Find where it came from; no value is skipped",
+        f" ({{}} of {vector.size})",
+    )
     if minimum is not None:
-        refuse_first(vector < minimum, vector, where, f"{name} must be at least {minimum:g}",
-                     "Check sign and unit")
+        refuse_first(
+            vector < minimum,
+            vector,
+            where,
+            f"{name} must be at least {minimum:g}",
+            "Check sign and unit",
+        )
     if maximum is not None:
-        refuse_first(vector > maximum, vector, where, f"{name} must be at most {maximum:g}",
-                     "Check the unit: is it a percentage, or a statistic?")
+        refuse_first(
+            vector > maximum,
+            vector,
+            where,
+            f"{name} must be at most {maximum:g}",
+            "Check the unit: is it a percentage, or a statistic?",
+        )
     _length(vector, length, where, name)
     return vector
 
 # %% ../../nbs/foundations/00_refuse.ipynb #c032
 def as_counts(
-    values: object, *, where: str, name: str,  # integers, or floats that are whole
+    values: object,
+    *,
+    where: str,
+    name: str,  # integers, or floats that are whole
     length: int | None = None,
 ) -> np.ndarray:  # int64, shape (n,), locked copy
     "Counts of at least 1 whose total float64 holds exactly; the first bad one is refused."
     counts = as_vector(values, where=where, name=name, length=length)
-    refuse_first((counts < 1) | (counts > _EXACT) | (counts % 1 != 0), counts, where,
-                 f"{name} must be whole numbers from 1 to 2**53",
-                 "Leave out windows with nothing to score, before pairing")
+    refuse_first(
+        (counts < 1) | (counts > _EXACT) | (counts % 1 != 0),
+        counts,
+        where,
+        f"{name} must be whole numbers from 1 to 2**53",
+        "Leave out windows with nothing to score, before pairing",
+    )
     counts = lock(counts.astype(np.int64))
     largest = int(counts.max(initial=0))
     if largest * counts.size > _EXACT and (total := sum(counts.tolist())) > _EXACT:
@@ -244,28 +336,42 @@ def as_counts(
 
 # %% ../../nbs/foundations/00_refuse.ipynb #c034
 def as_booleans(
-    values: object, *, where: str, name: str,  # booleans throughout, or 0 and 1 throughout
-    length: int | None = None, code: str | None = None,
+    values: object,
+    *,
+    where: str,
+    name: str,  # booleans throughout, or 0 and 1 throughout
+    length: int | None = None,
+    code: str | None = None,
 ) -> np.ndarray:  # bool, shape (n,), locked copy
     "Right or wrong for each item; the first value that is neither is refused."
     array = _as_array(values, where, name, booleans=True)
-    if array.dtype != bool: array = as_vector(array, where=where, name=name)
-    refuse_first((array != 0) & (array != 1), array, where, f"{name} must be 0 or 1",
-                 "Pass right or wrong, not a probability", code=code)
+    if array.dtype != bool:
+        array = as_vector(array, where=where, name=name)
+    refuse_first(
+        (array != 0) & (array != 1),
+        array,
+        where,
+        f"{name} must be 0 or 1",
+        "Pass right or wrong, not a probability",
+        code=code,
+    )
     _length(array, length, where, name)
     return lock(array == 1)
 
 # %% ../../nbs/foundations/00_refuse.ipynb #c036
 def as_printed(value: float) -> float:
     "The float64 of the shortest decimal that names a float32: 0.7, as text files have it."
-    if float(value).is_integer(): return float(value)
+    if float(value).is_integer():
+        return float(value)
     return float(np.format_float_scientific(np.float32(value)))
 
 
 def find_precision(values: object) -> np.dtype | None:
     "float16 or float32 where that is the one type of an array, tensor, column, list or frame."
-    try: kind = np.asarray(values).dtype
-    except (TypeError, ValueError, RuntimeError): return None  # refused where it is read
+    try:
+        kind = np.asarray(values).dtype
+    except (TypeError, ValueError, RuntimeError):
+        return None  # refused where it is read
     return kind if kind in (np.float16, np.float32) else None
 
 # %% ../../nbs/foundations/00_refuse.ipynb #c038
@@ -275,7 +381,10 @@ def is_writable(text: str) -> bool:
 
 
 def as_names(
-    values: Iterable, *, where: str, name: str,  # strings or integers
+    values: Iterable,
+    *,
+    where: str,
+    name: str,  # strings or integers
     length: int | None = None,
 ) -> tuple[str, ...]:
     "Names as non-empty strings; integers are spelled out, everything else is refused."
@@ -285,11 +394,20 @@ def as_names(
         return tuple(values)  # the usual case, fast
     kinds = "non-empty strings or integers"
     for bad, must, cure in (
-            (_is_bool, kinds, "Write 0 and 1, or 'false' and 'true'"),
-            (lambda v: isinstance(v, _TIMES) or not isinstance(v, (str, numbers.Integral))
-             or v == "", kinds, "Give every entry its own name"),
-            (lambda v: isinstance(v, str) and not is_writable(v), "text that UTF-8 can write",
-             "Decode it with the right encoding")):
+        (_is_bool, kinds, "Write 0 and 1, or 'false' and 'true'"),
+        (
+            lambda v: (
+                isinstance(v, _TIMES) or not isinstance(v, (str, numbers.Integral)) or v == ""
+            ),
+            kinds,
+            "Give every entry its own name",
+        ),
+        (
+            lambda v: isinstance(v, str) and not is_writable(v),
+            "text that UTF-8 can write",
+            "Decode it with the right encoding",
+        ),
+    ):
         refuse_first([*map(bad, values)], values, where, f"{name} must be {must}", cure)
     return tuple(str.__str__(v) if isinstance(v, str) else str(int(v)) for v in values)
 
@@ -301,6 +419,7 @@ def nearest(text: object, names: Iterable[str]) -> str | None:
     def abbreviates(name):
         letters = iter(name)
         return len(text) > 1 and all(letter in letters for letter in text)
+
     close = difflib.get_close_matches(text, folded, n=1, cutoff=0.5)
     close += filter(abbreviates, folded)
     return folded[close[0]] if close else None
@@ -313,38 +432,75 @@ def suggest(text: str, names: Iterable[str], otherwise: str = "Choose one of the
 
 # %% ../../nbs/foundations/00_refuse.ipynb #c025
 def as_choice(
-    value: object, options: Iterable[str], *, where: str, name: str,
+    value: object,
+    options: Iterable[str],
+    *,
+    where: str,
+    name: str,
     error: type[ContractError] = ContractError,  # UsageError where it is an option
 ) -> str:
     "One of the options, or a refusal that lists them and suggests the nearest."
     options, text = tuple(options), str.__str__(value) if isinstance(value, str) else ""
-    if text and text in options: return text
-    refuse(where, f"{name} must be one of {', '.join(map(repr, options))}",
-           repr(_plain(value)), suggest(text, options), error=error)
+    if text and text in options:
+        return text
+    refuse(
+        where,
+        f"{name} must be one of {', '.join(map(repr, options))}",
+        repr(_plain(value)),
+        suggest(text, options),
+        error=error,
+    )
 
 
 def as_fraction(value: object, *, where: str, name: str, error: type = ContractError) -> float:
     "A float strictly between 0 and 1."
-    if type(value) is float and 0 < value < 1: return value  # the usual case, fast
+    if type(value) is float and 0 < value < 1:
+        return value  # the usual case, fast
     value = _plain(value)
     if isinstance(value, numbers.Real) and 0 < value < 1 and 0 < float(value) < 1:
         return float(value)  # the last, since a Fraction may round to an end
     percent = isinstance(value, (int, float)) and 1 < value < 100
-    refuse(where, f"{name} must lie strictly between 0 and 1", repr(value),
-           f"Did you mean {value / 100:g}?" if percent else "Use 0.95", error=error)
+    refuse(
+        where,
+        f"{name} must lie strictly between 0 and 1",
+        repr(value),
+        f"Did you mean {value / 100:g}?" if percent else "Use 0.95",
+        error=error,
+    )
 
 
-def as_count(value: object, *, where: str, name: str, minimum: int = 1,
-             maximum: float = math.inf, error: type = ContractError,
-             code: str = "too_many") -> int:  # of one above the maximum
+def as_count(
+    value: object,
+    *,
+    where: str,
+    name: str,
+    minimum: int = 1,
+    maximum: float = math.inf,
+    error: type = ContractError,
+    code: str = "too_many",
+) -> int:  # of one above the maximum
     "A whole number between these; 1200.0 is whole, True is not a number."
     value = _plain(value)
-    whole = value.is_integer() and abs(value) <= _EXACT if isinstance(value, float) else \
-        isinstance(value, numbers.Integral) and not _is_bool(value)
+    whole = (
+        value.is_integer() and abs(value) <= _EXACT
+        if isinstance(value, float)
+        else isinstance(value, numbers.Integral) and not _is_bool(value)
+    )
     if not whole or value < minimum:
-        refuse(where, f"{name} must be a whole number of at least {minimum}", repr(value),
-               "Use a whole number", error=error)
+        refuse(
+            where,
+            f"{name} must be a whole number of at least {minimum}",
+            repr(value),
+            "Use a whole number",
+            error=error,
+        )
     if value > maximum:
-        refuse(where, f"{name} must be at most {maximum}", value, "Check what was counted",
-               error=error, code=code)
+        refuse(
+            where,
+            f"{name} must be at most {maximum}",
+            value,
+            "Check what was counted",
+            error=error,
+            code=code,
+        )
     return int(value)

@@ -10,7 +10,16 @@ __all__ = ['MOST_VALUES', 'ASIDE', 'ABSENT', 'CLOSE', 'INTERVALS', 'OF_INTERVAL'
            'write_bytes', 'write_folder']
 
 # %% ../../nbs/foundations/02_store.ipynb #c032
-import contextlib, errno, hashlib, json, math, numbers, os, re, shutil, stat
+import contextlib
+import errno
+import hashlib
+import json
+import math
+import numbers
+import os
+import re
+import shutil
+import stat
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime, timezone
@@ -27,27 +36,41 @@ from .refuse import ContractError, is_writable, refuse
 # %% ../../nbs/foundations/02_store.ipynb #c042
 def _plain_json(value: object, path: str) -> object:
     "A plain JSON value, or a refusal that names the path to the culprit."
-    def wrong(must, got, cure): refuse("canonical_json", must, f"{got} at {path}", cure)
-    if isinstance(value, (np.generic, np.ndarray)): value = value.tolist()
-    if value is None or isinstance(value, bool): return value
-    if isinstance(value, numbers.Integral): return int(value)
+
+    def wrong(must, got, cure):
+        refuse("canonical_json", must, f"{got} at {path}", cure)
+
+    if isinstance(value, (np.generic, np.ndarray)):
+        value = value.tolist()
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, numbers.Integral):
+        return int(value)
     if isinstance(value, float):
-        if math.isfinite(value): return float(value)
+        if math.isfinite(value):
+            return float(value)
         wrong("numbers must be finite", repr(value), "Write None and say why")
     if isinstance(value, str):
-        if is_writable(value): return str.__str__(value)
-        wrong("text must be writable as UTF-8", repr(value), "Decode it with the right "
-              "encoding")
+        if is_writable(value):
+            return str.__str__(value)
+        wrong(
+            "text must be writable as UTF-8", repr(value), "Decode it with the right encoding"
+        )
     if isinstance(value, (list, tuple)):
         return [_plain_json(item, f"{path}[{i}]") for i, item in enumerate(value)]
     if not isinstance(value, Mapping):
-        wrong("values must be JSON: mapping, sequence, text, number, true, false or null",
-              type(value).__name__, "Turn it into one of these first")
+        wrong(
+            "values must be JSON: mapping, sequence, text, number, true, false or null",
+            type(value).__name__,
+            "Turn it into one of these first",
+        )
     for key in value:
-        if not isinstance(key, str): wrong("keys must be strings", repr(key), "Convert it to "
-                                           "text")
-    return {_plain_json(k, f"a key of {path}"): _plain_json(item, f"{path}.{k}")
-            for k, item in value.items()}
+        if not isinstance(key, str):
+            wrong("keys must be strings", repr(key), "Convert it to text")
+    return {
+        _plain_json(k, f"a key of {path}"): _plain_json(item, f"{path}.{k}")
+        for k, item in value.items()
+    }
 
 
 def canonical_json(value: object, *, indent: int | None = None) -> str:
@@ -55,10 +78,20 @@ def canonical_json(value: object, *, indent: int | None = None) -> str:
     try:
         plain = _plain_json(value, "$")
     except RecursionError:
-        refuse("canonical_json", "a value must not be nested so deeply, nor contain itself",
-               "too many levels at $", "Flatten it")
-    return json.dumps(plain, sort_keys=True, ensure_ascii=False, allow_nan=False,
-                      indent=indent, separators=(",", ":" if indent is None else ": "))
+        refuse(
+            "canonical_json",
+            "a value must not be nested so deeply, nor contain itself",
+            "too many levels at $",
+            "Flatten it",
+        )
+    return json.dumps(
+        plain,
+        sort_keys=True,
+        ensure_ascii=False,
+        allow_nan=False,
+        indent=indent,
+        separators=(",", ":" if indent is None else ": "),
+    )
 
 # %% ../../nbs/foundations/02_store.ipynb #c066
 MOST_VALUES = 2**24  # of one text of JSON
@@ -66,7 +99,8 @@ MOST_VALUES = 2**24  # of one text of JSON
 
 def _in_unicode(value, escapes):
     "The value, where none of its texts holds half of a pair of surrogates."
-    if escapes: json.dumps(value, ensure_ascii=False).encode("utf-8")
+    if escapes:
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
     return value
 
 
@@ -74,48 +108,82 @@ def check_values(text: str | bytes, where: str) -> None:
     "Refuse JSON of so many values that they would not fit into a gigabyte or two."
     marks = b",[{" if isinstance(text, bytes) else ",[{"
     if len(text) > MOST_VALUES and sum(map(text.count, marks)) > MOST_VALUES:
-        refuse(where, f"JSON must hold at most {MOST_VALUES:,} values", "more",
-               "Split the file", code="large")
+        refuse(
+            where,
+            f"JSON must hold at most {MOST_VALUES:,} values",
+            "more",
+            "Split the file",
+            code="large",
+        )
 
 
 def strict_json(text: str | bytes, *, where: str) -> object:
     "Read UTF-8 JSON, refusing what `json.loads` lets pass: NaN, 1e999, 1e-999, repeated keys."
+
     def number(literal):
         value = float(literal)
         if not math.isfinite(value):
-            refuse(where, "JSON numbers must be finite", literal,
-                   "As a log-probability it is a token of probability 0: that text has no "
-                   "perplexity, leave it out of every file" if literal == "-Infinity" else
-                   "Measure it again, or leave its row out of every file")
+            refuse(
+                where,
+                "JSON numbers must be finite",
+                literal,
+                "As a log-probability it is a token of probability 0: that text has no "
+                "perplexity, leave it out of every file"
+                if literal == "-Infinity"
+                else "Measure it again, or leave its row out of every file",
+            )
         if value == 0 and set("123456789") & {*literal.lower().partition("e")[0]}:
-            refuse(where, "JSON numbers must not vanish in float64",
-                   f"{literal}, which would become 0", "Change the unit, or write 0")
+            refuse(
+                where,
+                "JSON numbers must not vanish in float64",
+                f"{literal}, which would become 0",
+                "Change the unit, or write 0",
+            )
         return value
 
     def integer(literal):
-        if len(literal) < 309 or math.isfinite(float(literal)): return int(literal)
+        if len(literal) < 309 or math.isfinite(float(literal)):
+            return int(literal)
         refuse(where, "JSON integers must fit float64", literal, "Write it as text")
 
     def mapping(items):
-        if len(fields := dict(items)) == len(items): return fields
+        if len(fields := dict(items)) == len(items):
+            return fields
         twice = Counter(key for key, _ in items).most_common(1)[0][0]
         refuse(where, "JSON keys must not repeat", repr(twice), "Keep one of them")
+
     check_values(text, where)
     try:
         text = text.decode("utf-8") if isinstance(text, bytes) else text
-        value = json.loads(text, parse_constant=number, parse_float=number, parse_int=integer,
-                           object_pairs_hook=mapping)
+        value = json.loads(
+            text,
+            parse_constant=number,
+            parse_float=number,
+            parse_int=integer,
+            object_pairs_hook=mapping,
+        )
         return _in_unicode(value, "\\ud" in text.lower())
     except UnicodeEncodeError:
-        refuse(where, "text must be writable as UTF-8", "half a character, U+D800 to U+DFFF",
-               "Write both halves of the surrogate pair")
+        refuse(
+            where,
+            "text must be writable as UTF-8",
+            "half a character, U+D800 to U+DFFF",
+            "Write both halves of the surrogate pair",
+        )
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        cure = "Remove what follows the value" if str(error).startswith("Extra data") else \
-            "The file is cut off or is not JSON; write it again"
+        cure = (
+            "Remove what follows the value"
+            if str(error).startswith("Extra data")
+            else "The file is cut off or is not JSON; write it again"
+        )
         refuse(where, "the text must be UTF-8 JSON", str(error), cure)
     except RecursionError:
-        refuse(where, "JSON must not be nested so deeply",
-               "more levels than the interpreter has", "Flatten it")
+        refuse(
+            where,
+            "JSON must not be nested so deeply",
+            "more levels than the interpreter has",
+            "Flatten it",
+        )
 
 
 def digest(data: bytes | str) -> str:
@@ -133,8 +201,10 @@ _UNCLEAR = object()  # where a path does not say what stands there
 def _value_at(value: object, path: str) -> object:
     "What stands at a path such as `$.rows[3].name`; _UNCLEAR where the path does not say."
     for name, index in _STEP.findall(path):
-        try: value = value[name or int(index)]
-        except (LookupError, TypeError, ValueError): return _UNCLEAR
+        try:
+            value = value[name or int(index)]
+        except (LookupError, TypeError, ValueError):
+            return _UNCLEAR
     return value
 
 
@@ -142,16 +212,22 @@ def _types_at(kind: object, name: str, index: str) -> Iterator:
     "The types that a field or an item may have, from those of what holds it."
     for one in getattr(kind, "types", [kind]):
         for field in getattr(one, "fields", ()):
-            if field.encode_name == name: yield field.type
-        if not index: continue
+            if field.encode_name == name:
+                yield field.type
+        if not index:
+            continue
         yield from getattr(one, "item_types", ())
-        yield from (getattr(one, f"{of}_type") for of in ("item", "value")
-                    if hasattr(one, f"{of}_type"))
+        yield from (
+            getattr(one, f"{of}_type")
+            for of in ("item", "value")
+            if hasattr(one, f"{of}_type")
+        )
 
 
 def _words_at(shape: type, path: str) -> str:
     "The values that a type allows at a path: `1, 2 or 3`."
     from msgspec.inspect import type_info
+
     kinds = [type_info(shape)]
     for step in _STEP.findall(path):
         kinds = [inner for kind in kinds for inner in _types_at(kind, *step)]
@@ -184,8 +260,10 @@ def _explained_value(message: str, value: object, shape: type) -> str:
 # %% ../../nbs/foundations/02_store.ipynb #door0002
 def as_shape(
     value: object,  # plain values; or the JSON that spells them, as bytes, NaN included
-    shape: type,    # as of msgspec.convert
-    where: str, must: str, cure: str,  # as of `refuse`
+    shape: type,  # as of msgspec.convert
+    where: str,
+    must: str,
+    cure: str,  # as of `refuse`
     *,
     strict: bool = True,  # False: "1" is a number
     **more,  # error, code
@@ -197,7 +275,8 @@ def as_shape(
             text = value.decode(json.detect_encoding(value))  # json.loads lets pass half pairs
             value = _in_unicode(json.loads(text), "\\ud" in text.lower())
         return msgspec.convert(value, shape, strict=strict)
-    except ContractError: raise
+    except ContractError:
+        raise
     except (ValueError, RecursionError) as error:
         refuse(where, must, _explained_value(str(error), value, shape), cure, **more)
 
@@ -218,7 +297,8 @@ def content_digest(document: Mapping, aside: Collection[str] = ASIDE) -> str:
 def now() -> tuple[datetime, bool]:
     "This moment and False, or that of SOURCE_DATE_EPOCH and True."
     epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
-    if not re.fullmatch(r"[0-9]{1,11}", epoch): return datetime.now(timezone.utc), False
+    if not re.fullmatch(r"[0-9]{1,11}", epoch):
+        return datetime.now(timezone.utc), False
     return datetime.fromtimestamp(int(epoch), timezone.utc), True
 
 # %% ../../nbs/foundations/02_store.ipynb #c008
@@ -226,14 +306,22 @@ def read_canonical(data: bytes, *, where: str) -> dict:
     "The document in these bytes; refused where they are not its one spelling."
     document = strict_json(data, where=where)
     if not isinstance(document, dict):
-        refuse(where, "the file must hold one JSON object", type(document).__name__,
-               "It is not a report")
+        refuse(
+            where,
+            "the file must hold one JSON object",
+            type(document).__name__,
+            "It is not a report",
+        )
     right, lines = canonical_text(document).encode("utf-8").split(b"\n"), data.split(b"\n")
     if right != lines:
         at = next(i for i, (a, b) in enumerate(zip_longest(right, lines)) if a != b)
-        got = b"".join(lines[at:at + 1]).decode("utf-8", "replace").strip()
-        refuse(where, "the document must be in its canonical spelling", f"line {at + 1}: "
-               f"{got!r}", "It was edited or reformatted; get the file as it was written")
+        got = b"".join(lines[at : at + 1]).decode("utf-8", "replace").strip()
+        refuse(
+            where,
+            "the document must be in its canonical spelling",
+            f"line {at + 1}: {got!r}",
+            "It was edited or reformatted; get the file as it was written",
+        )
     return document
 
 # %% ../../nbs/foundations/02_store.ipynb #c010
@@ -246,35 +334,58 @@ OF_INTERVAL = ("delta", "value", "low", "high")  # fields measured by the interv
 def width_of(value: object) -> float:
     "Width of `[low, high]`, or of an object with both; 0.0 of anything else."
     ends = [value.get("low"), value.get("high")] if isinstance(value, dict) else value
-    if not isinstance(ends, list) or [type(end) for end in ends] != [float, float]: return 0.0
+    if not isinstance(ends, list) or [type(end) for end in ends] != [float, float]:
+        return 0.0
     return abs(ends[1] - ends[0])
 
 # %% ../../nbs/foundations/02_store.ipynb #c041d19
 def differences(
-    stored: object,    # two JSON values: one that is to be checked,
+    stored: object,  # two JSON values: one that is to be checked,
     computed: object,  # and one that is trusted, whose intervals measure
     *,
-    close: float = CLOSE,        # 0: numbers must be equal
+    close: float = CLOSE,  # 0: numbers must be equal
     last: Collection[str] = (),  # fields that follow from others: compared after them
     path: str = "",
-    width: float = 0.0,          # of the interval that measures this value
+    width: float = 0.0,  # of the interval that measures this value
 ) -> Iterator[tuple[str, object, object]]:
     "Path of each leaf that differs, with both values."
     if isinstance(stored, dict) and isinstance(computed, dict):
         beside = max(width_of(computed), *(width_of(computed.get(k)) for k in INTERVALS))
         names = sorted({*stored, *computed}, key=lambda name: (name in last, name))
-        steps = [(stored.get(k, ABSENT), computed.get(k, ABSENT), f"{path}.{k}".lstrip("."),
-                  beside if k in OF_INTERVAL else
-                  width_of(computed.get(k)) if k.endswith(INTERVALS) else 0.0) for k in names]
-    elif isinstance(stored, list) and isinstance(computed, list) and len(stored) == len(
-            computed):
-        steps = [(x, y, f"{path}[{i}]", width)
-                 for i, (x, y) in enumerate(zip(stored, computed, strict=True))]
+        steps = [
+            (
+                stored.get(k, ABSENT),
+                computed.get(k, ABSENT),
+                f"{path}.{k}".lstrip("."),
+                beside
+                if k in OF_INTERVAL
+                else width_of(computed.get(k))
+                if k.endswith(INTERVALS)
+                else 0.0,
+            )
+            for k in names
+        ]
+    elif (
+        isinstance(stored, list)
+        and isinstance(computed, list)
+        and len(stored) == len(computed)
+    ):
+        steps = [
+            (x, y, f"{path}[{i}]", width)
+            for i, (x, y) in enumerate(zip(stored, computed, strict=True))
+        ]
     else:
-        steps, same = [], type(stored) is type(computed) and (
-            math.isclose(stored, computed, rel_tol=close, abs_tol=close * width)
-            if isinstance(stored, float) else stored == computed)
-        if not same: yield path, stored, computed
+        steps, same = (
+            [],
+            type(stored) is type(computed)
+            and (
+                math.isclose(stored, computed, rel_tol=close, abs_tol=close * width)
+                if isinstance(stored, float)
+                else stored == computed
+            ),
+        )
+        if not same:
+            yield path, stored, computed
     for x, y, at, measure in steps:
         yield from differences(x, y, close=close, last=last, path=at, width=measure)
 
@@ -290,20 +401,30 @@ MOST_BYTES, MOST_LINE = 2**29, 2**26  # of a file that is read whole, and of a l
 def as_file(path: str | os.PathLike, where: str) -> Path:
     "The path of a regular file that is there."
     if not isinstance(path, (str, os.PathLike)):
-        refuse(where, "path must be the name of a file", type(path).__name__,
-               "Pass it as text")
-    try: mode = os.stat(path).st_mode
+        refuse(
+            where, "path must be the name of a file", type(path).__name__, "Pass it as text"
+        )
+    try:
+        mode = os.stat(path).st_mode
     except FileNotFoundError:
         refuse(where, "the file must exist", str(path), "Check the path; nothing was read")
     except (OSError, ValueError) as error:
-        refuse(where, "the file must be readable", f"{path} "
-               f"({getattr(error, 'strerror', error)})", "Check its name and permissions")
+        refuse(
+            where,
+            "the file must be readable",
+            f"{path} ({getattr(error, 'strerror', error)})",
+            "Check its name and permissions",
+        )
     if not stat.S_ISREG(mode):
         kind = "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"
         refuse(where, "the path must name a regular file", f"{path}, {kind}", "Name a file")
     if not os.access(path, os.R_OK):
-        refuse(where, "the file must be readable", f"{path} (Permission denied)",
-               "Check its permissions")
+        refuse(
+            where,
+            "the file must be readable",
+            f"{path} (Permission denied)",
+            "Check its permissions",
+        )
     return Path(path)
 
 
@@ -319,10 +440,17 @@ def open_file(path: str | os.PathLike, where: str) -> BinaryIO:
 
 def read_file(path: str | os.PathLike, where: str, most: int = MOST_BYTES) -> bytes:
     "All bytes of a regular file, where they are not too many for memory."
-    with open_file(path, where) as file: data = file.read(most + 1)
-    if len(data) <= most: return data
-    refuse(where, f"a file that is read whole must have at most {most / 2**20:.0f} MiB",
-           f"{path}, which has more", "Is it the right file? Else split it", code="large")
+    with open_file(path, where) as file:
+        data = file.read(most + 1)
+    if len(data) <= most:
+        return data
+    refuse(
+        where,
+        f"a file that is read whole must have at most {most / 2**20:.0f} MiB",
+        f"{path}, which has more",
+        "Is it the right file? Else split it",
+        code="large",
+    )
 
 
 def read_lines(path: str | os.PathLike, where: str) -> Iterator[tuple[str, bytes]]:
@@ -330,8 +458,13 @@ def read_lines(path: str | os.PathLike, where: str) -> Iterator[tuple[str, bytes
     with open_file(path, where) as file:
         for i, line in enumerate(iter(partial(file.readline, MOST_LINE + 1), b""), 1):
             if len(line) > MOST_LINE:
-                refuse(f"{where}, line {i}", f"a line must have at most {MOST_LINE:,} bytes",
-                       "more", "Is this a file of rows?", code="large")
+                refuse(
+                    f"{where}, line {i}",
+                    f"a line must have at most {MOST_LINE:,} bytes",
+                    "more",
+                    "Is this a file of rows?",
+                    code="large",
+                )
             yield f"{where}, line {i}", line
 
 
@@ -341,8 +474,15 @@ def file_digest(file: str | os.PathLike | BinaryIO) -> str:
         return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
 
 # %% ../../nbs/foundations/02_store.ipynb #c015
-_UNWRITABLE = {errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR,
-               errno.ENOENT, errno.EBUSY}
+_UNWRITABLE = {
+    errno.ENAMETOOLONG,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENOTDIR,
+    errno.ENOENT,
+    errno.EBUSY,
+}
 _NO_FLOCK = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL}
 
 
@@ -352,9 +492,14 @@ def _explained(where: str, path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in _UNWRITABLE: raise
-        refuse(where, "the path must be writable",
-               f"{path} ({error.strerror})", "Choose another place")
+        if error.errno not in _UNWRITABLE:
+            raise
+        refuse(
+            where,
+            "the path must be writable",
+            f"{path} ({error.strerror})",
+            "Choose another place",
+        )
 
 # %% ../../nbs/foundations/02_store.ipynb #c016
 def lock_file(path: Path) -> Path:
@@ -366,6 +511,7 @@ def lock_file(path: Path) -> Path:
 def locked(path: Path, where: str) -> Iterator[None]:
     "Hold a result for this process; refused where another one holds it."
     from filelock import FileLock, SoftFileLock, Timeout
+
     if not path.parent.is_dir():
         refuse(where, "the folder must exist", str(path.parent), "Create it first")
     beside = lock_file(path)
@@ -373,18 +519,26 @@ def locked(path: Path, where: str) -> Iterator[None]:
     lock = FileLock(beside, timeout=wait, thread_local=False, fallback_to_soft=False)
     try:
         with _explained(where, path):
-            try: lock.acquire()
+            try:
+                lock.acquire()
             except OSError as error:
-                if error.errno not in _NO_FLOCK: raise
+                if error.errno not in _NO_FLOCK:
+                    raise
                 lock = SoftFileLock(f"{beside}.pid", timeout=wait, thread_local=False)
                 lock.acquire()
     except Timeout:
-        refuse(where, "only one process may write there", f"{path}, in use by another "
-               "process",
-               "Wait for it, or choose another place", code="locked")
-    try: yield
+        refuse(
+            where,
+            "only one process may write there",
+            f"{path}, in use by another process",
+            "Wait for it, or choose another place",
+            code="locked",
+        )
+    try:
+        yield
     finally:
-        with contextlib.suppress(OSError): beside.unlink()  # while it is still ours
+        with contextlib.suppress(OSError):
+            beside.unlink()  # while it is still ours
         lock.release()
 
 # %% ../../nbs/foundations/02_store.ipynb #c048
@@ -397,23 +551,30 @@ def clear_staging(path: str | os.PathLike) -> None:
     "Finish an exchange that a killed writer began, and remove what else it left."
     path = Path(os.path.realpath(path))
     if any(map(os.path.lexists, (lock_file(path), *staging(path)))):
-        with locked(path, "clear_staging"): _recover(path)
+        with locked(path, "clear_staging"):
+            _recover(path)
 
 
 def _recover(path: Path) -> None:
     new, old = staging(path)
-    if old.is_dir() and not path.exists(): os.rename(new if new.is_dir() else old, path)
+    if old.is_dir() and not path.exists():
+        os.rename(new if new.is_dir() else old, path)
     for spot in (new, old):
-        if spot.is_dir() and not spot.is_symlink(): shutil.rmtree(spot)
-        else: spot.unlink(missing_ok=True)
+        if spot.is_dir() and not spot.is_symlink():
+            shutil.rmtree(spot)
+        else:
+            spot.unlink(missing_ok=True)
 
 
 def _sync(folder: Path) -> None:
     "A rename reaches the disk; where folders cannot be opened (Windows) the system does it."
-    if os.name != "posix": return
+    if os.name != "posix":
+        return
     handle = os.open(folder, os.O_RDONLY)
-    try: os.fsync(handle)
-    finally: os.close(handle)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 # %% ../../nbs/foundations/02_store.ipynb #c017
 @contextlib.contextmanager
@@ -435,16 +596,24 @@ def whole_file(
                 file.flush()
                 os.fsync(file.fileno())
             if not force and os.path.lexists(path):
-                refuse(where, "an existing file is not replaced", str(path),
-                       "Choose another name, or force it", code="exists")
-            with _explained(where, path): os.replace(beside, path)
-        finally: beside.unlink(missing_ok=True)
+                refuse(
+                    where,
+                    "an existing file is not replaced",
+                    str(path),
+                    "Choose another name, or force it",
+                    code="exists",
+                )
+            with _explained(where, path):
+                os.replace(beside, path)
+        finally:
+            beside.unlink(missing_ok=True)
         _sync(path.parent)
 
 
 def write_bytes(path: str | os.PathLike, data: bytes, *, force: bool = True) -> None:
     "Put `data` at `path`, whole or not at all; a second writer at the same time is refused."
-    with whole_file(path, force=force) as file: file.write(data)
+    with whole_file(path, force=force) as file:
+        file.write(data)
 
 # %% ../../nbs/foundations/02_store.ipynb #c027
 def write_folder(
@@ -460,17 +629,22 @@ def write_folder(
     if wrong is not None or not files:
         refuse(where, "names must be plain names of files", repr(wrong), "Leave out folders")
     if Path.cwd().is_relative_to(folder) or os.path.ismount(folder):
-        refuse(where, "a report must be a folder that can be renamed",
-               f"{folder}, the current folder or a mount point", "Choose a new folder inside "
-               "it")
-    with _explained(where, folder): folder.parent.mkdir(parents=True, exist_ok=True)
+        refuse(
+            where,
+            "a report must be a folder that can be renamed",
+            f"{folder}, the current folder or a mount point",
+            "Choose a new folder inside it",
+        )
+    with _explained(where, folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
     with locked(folder, where):
         _recover(folder)
         older = _check_older(folder, files, force, replaces)
         new, old = staging(folder)
         try:
             new.mkdir()
-            for name, data in files.items(): _write_new(new / name, data)
+            for name, data in files.items():
+                _write_new(new / name, data)
             _sync(new)
             with _explained(where, folder):
                 if older:
@@ -486,8 +660,10 @@ def _write_new(path: Path, data: bytes | Path) -> None:
     "A new file with this content, or a copy of a file, on the disk."
     with open(path, "xb") as file:
         if isinstance(data, Path):
-            with open(data, "rb") as source: shutil.copyfileobj(source, file, 2**22)
-        else: file.write(data)
+            with open(data, "rb") as source:
+                shutil.copyfileobj(source, file, 2**22)
+        else:
+            file.write(data)
         file.flush()
         os.fsync(file.fileno())
 
@@ -495,17 +671,27 @@ def _write_new(path: Path, data: bytes | Path) -> None:
 def _check_older(folder: Path, files: Collection[str], force: bool, replaces) -> bool:
     "Whether a report is there that may be replaced; anything else that is there is refused."
     where = "write_folder"
-    if not os.path.lexists(folder): return False
+    if not os.path.lexists(folder):
+        return False
     if not folder.is_dir():
         refuse(where, "a report goes into a folder", f"{folder}, a file", "Name a folder")
     names = sorted(os.listdir(folder))
     if names and not force:
-        refuse(where, "an existing report is not overwritten",
-               f"{folder}, which holds {names[0]!r}", "Choose another folder, or force it",
-               code="exists")
+        refuse(
+            where,
+            "an existing report is not overwritten",
+            f"{folder}, which holds {names[0]!r}",
+            "Choose another folder, or force it",
+            code="exists",
+        )
     ours = {*files, *(replaces(folder) if callable(replaces) else replaces)}
     foreign = next((n for n in names if n not in ours or (folder / n).is_dir()), None)
     if foreign is not None:
-        refuse(where, "only files of an older report are replaced", str(folder / foreign),
-               "Move it away, or choose another folder", code="exists")
+        refuse(
+            where,
+            "only files of an older report are replaced",
+            str(folder / foreign),
+            "Move it away, or choose another folder",
+            code="exists",
+        )
     return bool(names)

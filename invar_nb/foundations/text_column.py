@@ -21,22 +21,27 @@ class TextColumn(Sequence):
     def __init__(self, array):  # a pyarrow.LargeStringArray without nulls
         self.array = array
 
-    def __len__(self) -> int: return len(self.array)
+    def __len__(self) -> int:
+        return len(self.array)
 
     def __getitem__(self, at):
         if isinstance(at, slice):
             first, last, step = at.indices(len(self))
-            if step != 1: return self.take(np.arange(first, last, step))
+            if step != 1:
+                return self.take(np.arange(first, last, step))
             return TextColumn(self.array.slice(first, max(last - first, 0)))
         utf8 = self.array[range(len(self))[at]].as_buffer().to_pybytes()
         return utf8.decode(errors="backslashreplace")
 
     def __iter__(self) -> Iterator[str]:
-        for at in range(0, len(self), 2**14): yield from self[at:at + 2**14].tolist()
+        for at in range(0, len(self), 2**14):
+            yield from self[at : at + 2**14].tolist()
 
     def __eq__(self, other) -> bool:
-        if isinstance(other, TextColumn): return self.array.equals(other.array)
-        if not isinstance(other, (tuple, list)): return NotImplemented
+        if isinstance(other, TextColumn):
+            return self.array.equals(other.array)
+        if not isinstance(other, (tuple, list)):
+            return NotImplemented
         return len(self) == len(other) and all(map(eq, self, other))
 
     __hash__ = None
@@ -56,10 +61,11 @@ class TextColumn(Sequence):
     @property
     def buffer(self) -> tuple[np.ndarray, np.ndarray]:  # uint8; int64, shape (n + 1,)
         "The bytes of these texts end to end; where each begins and the last one ends."
-        if not len(self): return np.zeros(0, np.uint8), np.zeros(1, np.int64)
+        if not len(self):
+            return np.zeros(0, np.uint8), np.zeros(1, np.int64)
         _, places, data = self.array.buffers()
         places = np.frombuffer(places, np.int64, len(self) + 1, 8 * self.array.offset)
-        return np.frombuffer(data or b"", np.uint8)[places[0]:places[-1]], places - places[0]
+        return np.frombuffer(data or b"", np.uint8)[places[0] : places[-1]], places - places[0]
 
     @property
     def lengths(self) -> np.ndarray:  # int64, shape (n,)
@@ -72,7 +78,8 @@ class TextColumn(Sequence):
         return self.array.nbytes
 
     @cached_property
-    def _numbers(self): return self.array.dictionary_encode()
+    def _numbers(self):
+        return self.array.dictionary_encode()
 
     def codes(self) -> tuple[np.ndarray, int]:  # shape (n,), below the second number
         "Number the texts: equal ones alike, in the order first seen; and how many there are."
@@ -87,7 +94,8 @@ class TextColumn(Sequence):
     def first_repeat(self) -> tuple[int, int] | None:
         "Places of the first text that occurs a second time."
         codes, n = self.codes()
-        if n == len(self): return None
+        if n == len(self):
+            return None
         again = int(np.argmax(codes != np.arange(len(self))))
         return int(np.argmax(codes == codes[again])), again
 
@@ -95,19 +103,27 @@ class TextColumn(Sequence):
 def text_column(values: Iterable[str]) -> TextColumn:  # strings, or an Arrow column of them
     "A column of these strings."
     import pyarrow
-    if isinstance(values, TextColumn): return values
-    if isinstance(values, pyarrow.ChunkedArray): values = values.combine_chunks()
-    if not isinstance(values, pyarrow.Array): values = pyarrow.array([*values], "large_string")
+
+    if isinstance(values, TextColumn):
+        return values
+    if isinstance(values, pyarrow.ChunkedArray):
+        values = values.combine_chunks()
+    if not isinstance(values, pyarrow.Array):
+        values = pyarrow.array([*values], "large_string")
     return TextColumn(values.cast("large_string"))
 
 
 def as_text_column(
-    values: object, *, where: str, name: str,  # names, as of `as_names`
+    values: object,
+    *,
+    where: str,
+    name: str,  # names, as of `as_names`
     length: int | None = None,
 ) -> TextColumn:
     "Names as a column; what is one already is not looked at again but for empty texts."
     good = isinstance(values, TextColumn) and length in (None, len(values))
-    if good and values.lengths.all(): return values
+    if good and values.lengths.all():
+        return values
     if type(values) is np.ndarray and values.ndim == 1 and values.dtype == np.int64:
         import pyarrow
 
@@ -129,11 +145,12 @@ def numbered(n: int) -> TextColumn:
 def join_columns(columns: Sequence[TextColumn]) -> TextColumn:
     "One column of several, in order."
     import pyarrow
+
     return TextColumn(pyarrow.concat_arrays([column.array for column in columns]))
 
 # %% ../../nbs/foundations/04_text_column.ipynb #keys0001
 _R = np.uint64(0x9E3779B97F4A7C15)  # odd
-_MASKS = np.array([2**(8 * k) - 1 for k in range(9)], np.uint64)  # of the first k bytes
+_MASKS = np.array([2 ** (8 * k) - 1 for k in range(9)], np.uint64)  # of the first k bytes
 
 
 def text_keys(column: TextColumn) -> np.ndarray:  # uint64, shape (n,)

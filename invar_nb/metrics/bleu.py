@@ -12,10 +12,16 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from .metric import Detail, Metric
 from ..arms.arm import Translations
-from ..foundations.refuse import (as_choice, as_count, as_listed, as_vector, refuse,
-                                         refuse_misaligned)
+from invar_nb.foundations.refuse import (
+    as_choice,
+    as_count,
+    as_listed,
+    as_vector,
+    refuse,
+    refuse_misaligned,
+)
+from .metric import Detail, Metric
 
 # %% ../../nbs/metrics/08_bleu.ipynb #c016
 SMOOTHINGS = ("none", "floor", "add-k", "exp")  # what a precision of 0 becomes
@@ -24,43 +30,72 @@ SMOOTHINGS = ("none", "floor", "add-k", "exp")  # what a precision of 0 becomes
 @dataclass(frozen=True, kw_only=True)
 class BleuRecipe:
     "What the number depends on besides the texts and their words."
-    max_n: int | None = None      # N, the longest n-gram; None: that of the weights, or 4
+
+    max_n: int | None = None  # N, the longest n-gram; None: that of the weights, or 4
     weights: tuple[float, ...] | None = None  # w_n, sum 1; None: all 1/N
-    smoothing: str = "none"       # one of SMOOTHINGS
+    smoothing: str = "none"  # one of SMOOTHINGS
     smoothing_value: float | None = None  # of "floor" (None: 0.1) and "add-k" (None: 1)
     effective_order: bool = False  # leave out orders longer than the candidate
 
     def __post_init__(self):
-        def put(name, value): object.__setattr__(self, name, value)
+        def put(name, value):
+            object.__setattr__(self, name, value)
+
         as_choice(self.smoothing, SMOOTHINGS, where="bleu", name="smoothing")
         if self.weights is not None:
             weights = as_vector(self.weights, where="bleu", name="weights", minimum=0.0)
             put("weights", tuple(weights.tolist()))
         orders = len(self.weights or range(4)) if self.max_n is None else self.max_n
         put("max_n", as_count(orders, where="bleu", name="max_n"))
-        if self.weights and (len(self.weights) != orders or abs(sum(self.weights) - 1) > 1e-12
-                             or self.effective_order and self.weights[0] == 0):
-            refuse("bleu", f"weights must be {orders} numbers with the sum 1, and the first "
-                   "one positive with effective_order", self.weights, "Divide by their sum")
+        if self.weights and (
+            len(self.weights) != orders
+            or abs(sum(self.weights) - 1) > 1e-12
+            or self.effective_order
+            and self.weights[0] == 0
+        ):
+            refuse(
+                "bleu",
+                f"weights must be {orders} numbers with the sum 1, and the first "
+                "one positive with effective_order",
+                self.weights,
+                "Divide by their sum",
+            )
         if self.smoothing_value is not None:
-            value, = as_vector([self.smoothing_value], where="bleu", name="smoothing_value")
+            (value,) = as_vector([self.smoothing_value], where="bleu", name="smoothing_value")
             if not 0 < value <= {"floor": 1.0, "add-k": math.inf}.get(self.smoothing, 0.0):
-                refuse("bleu", "smoothing_value must be positive, at most 1 for 'floor', and "
-                       "not given for 'none' and 'exp'", value, "Leave it out")
+                refuse(
+                    "bleu",
+                    "smoothing_value must be positive, at most 1 for 'floor', and "
+                    "not given for 'none' and 'exp'",
+                    value,
+                    "Leave it out",
+                )
 
 # %% ../../nbs/metrics/08_bleu.ipynb #c019
 def _sacrebleu():
-    try: from sacrebleu.metrics import BLEU
+    try:
+        from sacrebleu.metrics import BLEU
     except ImportError:
-        refuse("bleu", "sacrebleu must be installed", "no such package",
-               "pip install 'sacrebleu>=2.4'", code="not_installed")
+        refuse(
+            "bleu",
+            "sacrebleu must be installed",
+            "no such package",
+            "pip install 'sacrebleu>=2.4'",
+            code="not_installed",
+        )
     return BLEU
 
 
 def _scorer(arm, recipe, **changed):
-    settings = dict(lowercase=arm.case == "lc", tokenize=arm.tokenize, force=True,
-                    smooth_method=recipe.smoothing, smooth_value=recipe.smoothing_value,
-                    max_ngram_order=recipe.max_n, effective_order=recipe.effective_order)
+    settings = dict(
+        lowercase=arm.case == "lc",
+        tokenize=arm.tokenize,
+        force=True,
+        smooth_method=recipe.smoothing,
+        smooth_value=recipe.smoothing_value,
+        max_ngram_order=recipe.max_n,
+        effective_order=recipe.effective_order,
+    )
     return _sacrebleu()(**settings | changed)
 
 
@@ -68,47 +103,63 @@ def _rows(arm, recipe):
     "One additive row for each segment: c, r, m_1 ... m_N, h_1 ... h_N."
     counter = _scorer(arm, recipe, smooth_method="none", effective_order=True)  # counts alone
     counted = map(counter.sentence_score, arm.hypotheses, arm.references)
-    return np.array([[one.sys_len, one.ref_len, *one.counts, *one.totals] for one in counted],
-                    dtype=np.int64)
+    return np.array(
+        [[one.sys_len, one.ref_len, *one.counts, *one.totals] for one in counted],
+        dtype=np.int64,
+    )
 
 # %% ../../nbs/metrics/08_bleu.ipynb #c023
 @dataclass(frozen=True, kw_only=True)
 class BleuScore:
     "BLEU in [0, 1], what it was made of, and the line that has to stand beside it."
-    score: float                    # papers print 100 times it
-    precisions: tuple[float, ...]   # p_n, after smoothing
+
+    score: float  # papers print 100 times it
+    precisions: tuple[float, ...]  # p_n, after smoothing
     brevity_penalty: float
-    candidate_length: int           # c [words]
-    reference_length: int           # r [words]
-    matches: tuple[int, ...]        # m_n, before smoothing
-    totals: tuple[int, ...]         # h_n, before smoothing
-    signature: str = ""             # sacreBLEU's, then orders, weights, segments
+    candidate_length: int  # c [words]
+    reference_length: int  # r [words]
+    matches: tuple[int, ...]  # m_n, before smoothing
+    totals: tuple[int, ...]  # h_n, before smoothing
+    signature: str = ""  # sacreBLEU's, then orders, weights, segments
 
 
 def _score(sums, recipe, signature=""):
     "The score of summed rows (@eq-bleu-score)."
     N, (c, r, *counts) = recipe.max_n, map(int, sums)
     smoothed = _sacrebleu().compute_bleu(
-        counts[:N], counts[N:], c, r, smooth_method=recipe.smoothing,
-        smooth_value=recipe.smoothing_value, max_ngram_order=N)
+        counts[:N],
+        counts[N:],
+        c,
+        r,
+        smooth_method=recipe.smoothing,
+        smooth_value=recipe.smoothing_value,
+        max_ngram_order=N,
+    )
     precisions = tuple(p / 100 for p in smoothed.precisions)
     weights = recipe.weights or (1 / N,) * N
     if recipe.effective_order:
         weights = [w * (h > 0) for w, h in zip(weights, smoothed.totals, strict=True)]
         weights = [w / (sum(weights) or 1) for w in weights]
     score = smoothed.bp * math.prod(p**w for p, w in zip(precisions, weights, strict=True))
-    return BleuScore(score=score if any(precisions) else 0.0, precisions=precisions,
-                     brevity_penalty=smoothed.bp, candidate_length=c, reference_length=r,
-                     matches=tuple(counts[:N]), totals=tuple(counts[N:]), signature=signature)
+    return BleuScore(
+        score=score if any(precisions) else 0.0,
+        precisions=precisions,
+        brevity_penalty=smoothed.bp,
+        candidate_length=c,
+        reference_length=r,
+        matches=tuple(counts[:N]),
+        totals=tuple(counts[N:]),
+        signature=signature,
+    )
 
 # %% ../../nbs/metrics/08_bleu.ipynb #c026
 def corpus_bleu(
     candidates: Sequence[str],  # one text per segment
-    references: Sequence,       # per segment a text or several texts
+    references: Sequence,  # per segment a text or several texts
     *,
-    tokenize: str = "none",     # what a word is: none (split at white space), 13a, char, intl
-    lowercase: bool = False,    # compare words in lower case
-    **settings,                 # of BleuRecipe: max_n, weights, smoothing, ...
+    tokenize: str = "none",  # what a word is: none (split at white space), 13a, char, intl
+    lowercase: bool = False,  # compare words in lower case
+    **settings,  # of BleuRecipe: max_n, weights, smoothing, ...
 ) -> BleuScore:
     """BLEU of a corpus, 0 to 1 (@eq-bleu-score), counted and added. Needs the extra `bleu`.
 
@@ -119,25 +170,38 @@ def corpus_bleu(
         as_choice(name, [f.name for f in fields(BleuRecipe)], where="bleu", name="a setting")
     recipe = BleuRecipe(**settings)
     if isinstance(candidates, str) or isinstance(references, str) or not len(candidates):
-        refuse("corpus_bleu", "there must be a list of segments and one of their references",
-               f"{candidates!r} and {references!r}", "Use bleu for one text")
+        refuse(
+            "corpus_bleu",
+            "there must be a list of segments and one of their references",
+            f"{candidates!r} and {references!r}",
+            "Use bleu for one text",
+        )
     refuse_misaligned("corpus_bleu", {"candidates": candidates, "references": references})
-    references = [r if isinstance(r, Sequence) else (r,) for r in as_listed(
-        references, where="corpus_bleu", name="references")]
-    arm = Translations(ids=range(len(candidates)), hypotheses=candidates, tokenize=tokenize,
-                       references=references, case="lc" if lowercase else "mixed")
+    references = [
+        r if isinstance(r, Sequence) else (r,)
+        for r in as_listed(references, where="corpus_bleu", name="references")
+    ]
+    arm = Translations(
+        ids=range(len(candidates)),
+        hypotheses=candidates,
+        tokenize=tokenize,
+        references=references,
+        case="lc" if lowercase else "mixed",
+    )
     scorer, several = _scorer(arm, recipe), {len(several) for several in arm.references}
     scorer.num_refs = several.pop() if len(several) == 1 else -1  # "var" in the signature
     weights = "uniform" if recipe.weights is None else ",".join(map(repr, recipe.weights))
-    return _score(_rows(arm, recipe).sum(axis=0), recipe,
-                  f"{scorer.get_signature()}|order:{recipe.max_n}|weights:{weights}"
-                  f"|segments:{len(arm)}")
+    return _score(
+        _rows(arm, recipe).sum(axis=0),
+        recipe,
+        f"{scorer.get_signature()}|order:{recipe.max_n}|weights:{weights}|segments:{len(arm)}",
+    )
 
 
 def bleu(
-    candidate: str,                   # one text
+    candidate: str,  # one text
     references: str | Sequence[str],  # one text or several
-    **settings,                       # of corpus_bleu
+    **settings,  # of corpus_bleu
 ) -> BleuScore:
     "BLEU of one segment; 0 for most short texts without smoothing. Needs the extra `bleu`."
     return corpus_bleu([candidate], [references], **settings)
@@ -157,12 +221,29 @@ def _without(arm, codes, n_units):
 def _detail(arm, level):
     "Precisions, brevity penalty and lengths."
     one = _score(_rows(arm, recipe := BleuRecipe(smoothing="exp")).sum(axis=0), recipe)
-    head = *(f"p{n}" for n in range(1, recipe.max_n + 1)), "brevity penalty", "words", \
-        "words of the references", "BLEU"
-    row = (*one.precisions, one.brevity_penalty, one.candidate_length, one.reference_length,
-           one.score)
+    head = (
+        *(f"p{n}" for n in range(1, recipe.max_n + 1)),
+        "brevity penalty",
+        "words",
+        "words of the references",
+        "BLEU",
+    )
+    row = (
+        *one.precisions,
+        one.brevity_penalty,
+        one.candidate_length,
+        one.reference_length,
+        one.score,
+    )
     return Detail(values=dict(zip(head, row, strict=True)), tables={"BLEU": (head, row)})
 
 
-bleu_metric = Metric(name="bleu", title="BLEU", unit="share", kind="translations",
-                     better="higher", leave_one_out=_without, detail=_detail)
+bleu_metric = Metric(
+    name="bleu",
+    title="BLEU",
+    unit="share",
+    kind="translations",
+    better="higher",
+    leave_one_out=_without,
+    detail=_detail,
+)

@@ -11,18 +11,29 @@ from functools import partial
 
 import numpy as np
 
+from invar_nb.foundations.refuse import (
+    as_choice,
+    find_precision,
+    refuse,
+    refuse_first,
+    refuse_misaligned,
+)
 from .metric import Detail, Metric
-from ..foundations.refuse import (as_choice, find_precision, refuse, refuse_first,
-                                         refuse_misaligned)
-from .reliability import (as_bins, as_confidences, as_outcomes, bin_of,
-                                          width_edges)
+from invar_nb.metrics.reliability import (
+    as_bins,
+    as_confidences,
+    as_outcomes,
+    bin_of,
+    width_edges,
+)
 
 # %% ../../nbs/metrics/06_brier.ipynb #c013
 def as_forecasts(probability, label, where):
     "Forecasts and outcomes as columns, shape (n, C); C = 1 for a vector of P(label 1)."
     must = "probability must have shape (n,) or (n, C), n >= 1, C >= 2"
     refuse_misaligned(where, {"probability": probability, "label": label})
-    try: rows = np.asarray(probability, dtype=float)
+    try:
+        rows = np.asarray(probability, dtype=float)
     except (TypeError, ValueError, RuntimeError) as error:
         refuse(where, must, str(error), "Give every row one number a class")
     if rows.ndim == 1:
@@ -33,9 +44,13 @@ def as_forecasts(probability, label, where):
     p = as_confidences(rows.ravel(), where, "probability").reshape(rows.shape)
     eps = float(np.finfo(find_precision(probability) or float).eps)
     total, C = p.sum(axis=1), p.shape[1]
-    refuse_first(np.abs(total - 1) > C * max(1e-6, 4 * eps), total, where,
-                 "every row of probability must add up to 1",
-                 "Pass six digits or more, or normalise on purpose")
+    refuse_first(
+        np.abs(total - 1) > C * max(1e-6, 4 * eps),
+        total,
+        where,
+        "every row of probability must add up to 1",
+        "Pass six digits or more, or normalise on purpose",
+    )
     y = as_outcomes(label, len(p), where, "label", classes=C)
     return p, np.eye(C)[y.astype(np.intp)]
 
@@ -45,13 +60,14 @@ NORMALIZATIONS = ("sum", "mean", "half")
 
 def _factor(normalization, classes, where):
     as_choice(normalization, NORMALIZATIONS, where=where, name="normalization")
-    if classes == 1: return 1.0  # one column has one square
+    if classes == 1:
+        return 1.0  # one column has one square
     return {"sum": 1.0, "mean": 1 / classes, "half": 0.5}[normalization]
 
 
 def brier_score(
     probability: object,  # P(label 1), shape (n,); or one column per class, shape (n, C)
-    label: object,        # 0/1, shape (n,); or the true column, 0 ... C-1
+    label: object,  # 0/1, shape (n,); or the true column, 0 ... C-1
     *,
     normalization: str = "sum",  # of a row's C squares: "sum" in [0, 2], "mean", "half"
 ) -> float:
@@ -64,15 +80,16 @@ def brier_score(
 @dataclass(frozen=True)
 class BrierDecomposition:
     "The five terms of @eq-brier-terms; score = sum of them with their signs."
+
     score: float
-    reliability: float            # squared distance of confidence and frequency
-    resolution: float             # how far the bins' frequencies lie from the base rate
-    uncertainty: float            # base rate times its complement
-    within_bin_variance: float    # of the forecasts around the mean of their bin
+    reliability: float  # squared distance of confidence and frequency
+    resolution: float  # how far the bins' frequencies lie from the base rate
+    uncertainty: float  # base rate times its complement
+    within_bin_variance: float  # of the forecasts around the mean of their bin
     within_bin_covariance: float  # twice that of forecasts and outcomes inside bins
     n: int
-    n_bins: int | None            # None: one group per distinct forecast
-    normalization: str            # of classes
+    n_bins: int | None  # None: one group per distinct forecast
+    normalization: str  # of classes
 
 
 def _terms(p, y, index):
@@ -81,46 +98,62 @@ def _terms(p, y, index):
     count = np.maximum(held, 1)
     mean, rate = (np.bincount(index, weights=v) / count for v in (p, y))
     a, h, base = p - mean[index], y - rate[index], y.mean()
-    return np.array([((p - y)**2).mean(), held @ (mean - rate)**2 / n,
-                     held @ (rate - base)**2 / n, base * (1 - base),
-                     (a * a).mean(), 2 * (a * h).mean()])
+    return np.array(
+        [
+            ((p - y) ** 2).mean(),
+            held @ (mean - rate) ** 2 / n,
+            held @ (rate - base) ** 2 / n,
+            base * (1 - base),
+            (a * a).mean(),
+            2 * (a * h).mean(),
+        ]
+    )
 
 
 def brier_decomposition(
     probability: object,  # P(label 1), shape (n,); or one column per class, shape (n, C)
-    label: object,        # 0/1, shape (n,); or the true column, 0 ... C-1
+    label: object,  # 0/1, shape (n,); or the true column, 0 ... C-1
     *,
-    n_bins: int | None = None,   # equal width; None: one group per distinct forecast
+    n_bins: int | None = None,  # equal width; None: one group per distinct forecast
     normalization: str = "sum",  # as in brier_score
 ) -> BrierDecomposition:
     "Murphy's decomposition with the two terms that bins add (@eq-brier-terms)."
     where = "brier_decomposition"
-    if n_bins is not None: n_bins = as_bins(n_bins, "width", where)
+    if n_bins is not None:
+        n_bins = as_bins(n_bins, "width", where)
     p, y = as_forecasts(probability, label, where)
     factor = _factor(normalization, p.shape[1], where)
     edges = n_bins and width_edges(n_bins, find_precision(probability) or float)
 
     def groups(column):
-        if n_bins is None: return np.unique(column, return_inverse=True)[1]
+        if n_bins is None:
+            return np.unique(column, return_inverse=True)[1]
         return bin_of(column, edges)
+
     sums = factor * sum(_terms(a, b, groups(a)) for a, b in zip(p.T, y.T, strict=True))
-    return BrierDecomposition(*sums.tolist(), n=len(p), n_bins=n_bins,
-                              normalization=normalization)
+    return BrierDecomposition(
+        *sums.tolist(), n=len(p), n_bins=n_bins, normalization=normalization
+    )
 
 # %% ../../nbs/metrics/06_brier.ipynb #c026
 def _squares(arm, bare=False):
     "Squared distance of each example, summed over classes where they are known, and weight 1."
     if bare or arm.probabilities is None:
-        return (np.asarray(arm.confidence, dtype=float) - arm.correct)**2, np.ones(len(arm))
+        return (np.asarray(arm.confidence, dtype=float) - arm.correct) ** 2, np.ones(len(arm))
     number = {label: c for c, label in enumerate(arm.labels)}
     y = np.eye(len(arm.labels))[[number[label] for label in arm.label]]
-    return ((arm.probabilities - y)**2).sum(axis=1), np.ones(len(arm))
+    return ((arm.probabilities - y) ** 2).sum(axis=1), np.ones(len(arm))
 
 
 def _prepare(*arms):
     bare = any(arm.probabilities is None for arm in arms)
-    return replace(brier_metric, prepare=None, highest=1.0 if bare else 2.0, 
-                   totals=partial(_squares, bare=bare), detail=partial(_detail, bare=bare))
+    return replace(
+        brier_metric,
+        prepare=None,
+        highest=1.0 if bare else 2.0,
+        totals=partial(_squares, bare=bare),
+        detail=partial(_detail, bare=bare),
+    )
 
 
 def _missing(arm):
@@ -128,34 +161,63 @@ def _missing(arm):
         return "the predictions carry no confidence and no probabilities"
 
 
-_SUM = ("The sum over the {} classes of the squared distance of probability and outcome: 0 is "
-        "best, 2 is worst (the sum, not half of it).")
-_BARE = ("The squared distance of the confidence from 1 where the answer is right, else from "
-         "0: 0 is best, 1 is worst. It is no sum over classes.")
+_SUM = (
+    "The sum over the {} classes of the squared distance of probability and outcome: 0 is "
+    "best, 2 is worst (the sum, not half of it)."
+)
+_BARE = (
+    "The squared distance of the confidence from 1 where the answer is right, else from "
+    "0: 0 is best, 1 is worst. It is no sum over classes."
+)
 _BINS = 10
 
 
 def _detail(arm, level, bare=False):
     "Which convention it follows, and Murphy's terms."
     bare = bare or arm.probabilities is None
-    if bare: p, y, convention = arm.confidence, arm.correct, _BARE
+    if bare:
+        p, y, convention = arm.confidence, arm.correct, _BARE
     else:
         number = {label: c for c, label in enumerate(arm.labels)}
         p, y = arm.probabilities, [number[label] for label in arm.label]
         convention = _SUM.format(len(arm.labels))
     d = brier_decomposition(p, y, n_bins=_BINS)
-    values = {"reliability": d.reliability, "resolution": d.resolution,
-              "uncertainty": d.uncertainty,
-              "within_bins": d.within_bin_variance - d.within_bin_covariance}
+    values = {
+        "reliability": d.reliability,
+        "resolution": d.resolution,
+        "uncertainty": d.uncertainty,
+        "within_bins": d.within_bin_variance - d.within_bin_covariance,
+    }
     brief = "of the confidence" if bare else "summed over the classes"
-    return Detail(brief=brief, notes=(
-        convention, f"Score = reliability - resolution + uncertainty + what is left within "
-        f"{_BINS} bins of equal width (Murphy)."), values=values,
-                  tables={"Terms of the Brier score": (
-                      ("reliability, 0 where calibrated", "resolution, of what it knows",
-                       "uncertainty, of the task", "within bins", "score"),
-                      (*values.values(), d.score))})
+    return Detail(
+        brief=brief,
+        notes=(
+            convention,
+            f"Score = reliability - resolution + uncertainty + what is left within "
+            f"{_BINS} bins of equal width (Murphy).",
+        ),
+        values=values,
+        tables={
+            "Terms of the Brier score": (
+                (
+                    "reliability, 0 where calibrated",
+                    "resolution, of what it knows",
+                    "uncertainty, of the task",
+                    "within bins",
+                    "score",
+                ),
+                (*values.values(), d.score),
+            )
+        },
+    )
 
 
-brier_metric = Metric(name="brier", title="Brier score", kind="answers", detail=_detail,
-                      totals=_squares, prepare=_prepare, missing=_missing)
+brier_metric = Metric(
+    name="brier",
+    title="Brier score",
+    kind="answers",
+    detail=_detail,
+    totals=_squares,
+    prepare=_prepare,
+    missing=_missing,
+)

@@ -14,11 +14,16 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import stdtrit
 
-from .metric import Detail, Metric
 from ..foundations.interval import Interval
 from ..foundations.refuse import refuse, refuse_misaligned
-from .reliability import (as_bins, as_confidences, as_outcomes, bin_of,
-                                          mass_edges)
+from .metric import Detail, Metric
+from invar_nb.metrics.reliability import (
+    as_bins,
+    as_confidences,
+    as_outcomes,
+    bin_of,
+    mass_edges,
+)
 from ..statistics.jackknife import Jackknife, jackknife_statistic
 from ..statistics.proportions import difference_ends
 from ..statistics.totals import unit_codes
@@ -51,8 +56,10 @@ def error_variance(e, index, codes, n_units, n_bins):
     n, S, K = (np.bincount(m, weights=w, minlength=n_bins) for w in (k, s, k * k))
     pairs = n * n - K
     some = pairs > 0.5  # bins with two units
-    gap, inflate = (np.divide(top, below, out=np.zeros(n_bins), where=some)
-                    for top, below in ((S, n), (n * n, pairs)))
+    gap, inflate = (
+        np.divide(top, below, out=np.zeros(n_bins), where=some)
+        for top, below in ((S, n), (n * n, pairs))
+    )
     c = (s - k * gap[m]) * np.sqrt(inflate[m])  # as many degrees of freedom as units less one
     scaled = c * np.sqrt((inflate / np.maximum(n, 1))[m] / e.size)
     own = np.bincount(unit, weights=scaled**2, minlength=n_units)
@@ -69,10 +76,11 @@ def error_variance(e, index, codes, n_units, n_bins):
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SquareFit:
     "The squared error of one model, its values without each unit, and its variance."
-    estimate: float      # T
+
+    estimate: float  # T
     without: np.ndarray  # T without each unit, shape (n_units,)
-    fixed: float         # V_0
-    slope: float         # V_1
+    fixed: float  # V_0
+    slope: float  # V_1
 
     @property
     def jackknife(self) -> Jackknife:
@@ -88,7 +96,8 @@ class SquareFit:
         return replace(ends, high=max(ends.high, self.estimate + half + q * _root(rest)))
 
 
-def _root(x): return float(np.sqrt(max(x, 0.0)))
+def _root(x):
+    return float(np.sqrt(max(x, 0.0)))
 
 
 def square_fit(e, index, codes, n_units, n_bins):
@@ -96,7 +105,6 @@ def square_fit(e, index, codes, n_units, n_bins):
     T, without = squared_error_without(e, index, codes, n_units, n_bins)
     fixed, slope = error_variance(e, index, codes, n_units, n_bins)
     return SquareFit(estimate=float(T), without=without, fixed=fixed, slope=slope)
-
 
 # %% ../../nbs/metrics/04_calibration.ipynb #c015
 FEWEST = 30  # answers in populated bins
@@ -106,7 +114,8 @@ def _too_few(p, edges):
     "Why nothing can be said about these answers, or None."
     count = np.bincount(bin_of(p, edges))
     shared = int(count[count > 1].sum())
-    if shared >= FEWEST: return None
+    if shared >= FEWEST:
+        return None
     return f"only {shared} examples share a bin with another one; at least {FEWEST} are needed"
 
 
@@ -118,20 +127,23 @@ def _estimate(confidence, correct, n_bins, clusters, where):
     y = as_outcomes(correct, p.size, where)
     codes, n_units = (np.arange(p.size), p.size) if clusters is None else unit_codes(clusters)
     if len(codes) != p.size:
-        refuse(where, f"there must be {p.size} clusters, one an example", str(len(codes)),
-               "Name the cluster of every example")
+        refuse(
+            where,
+            f"there must be {p.size} clusters, one an example",
+            str(len(codes)),
+            "Name the cluster of every example",
+        )
     edges = mass_edges(n_bins, p)
     return square_fit(p - y, bin_of(p, edges), codes, n_units, n_bins), _too_few(p, edges)
-
 
 # %% ../../nbs/metrics/04_calibration.ipynb #c017
 def calibration_error(
     confidence: object,  # p_i in [0, 1], shape (n,)
-    correct: object,     # y_i, booleans or 0/1, shape (n,)
+    correct: object,  # y_i, booleans or 0/1, shape (n,)
     *,
-    n_bins: int = 10,         # M, of equal mass
+    n_bins: int = 10,  # M, of equal mass
     clusters: object = None,  # names, shape (n,); None: every example is independent
-) -> float:              # in [0, 1], in points like an ECE
+) -> float:  # in [0, 1], in points like an ECE
     "Root of the debiased squared calibration error, 0 where that is negative."
     fit, _ = _estimate(confidence, correct, n_bins, clusters, "calibration_error")
     return _root(fit.estimate)
@@ -139,7 +151,7 @@ def calibration_error(
 
 def calibration_interval(
     confidence: object,  # p_i in [0, 1], shape (n,)
-    correct: object,     # y_i, booleans or 0/1, shape (n,)
+    correct: object,  # y_i, booleans or 0/1, shape (n,)
     *,
     n_bins: int = 10,
     clusters: object = None,
@@ -148,7 +160,8 @@ def calibration_interval(
     "Interval of `calibration_error`; refused below 30 examples in populated bins."
     where = "calibration_interval"
     fit, why = _estimate(confidence, correct, n_bins, clusters, where)
-    if why: refuse(where, "there must be more examples", why, "Score more, or take fewer bins")
+    if why:
+        refuse(where, "there must be more examples", why, "Score more, or take fewer bins")
     return fit.interval(level).map(_root)
 
 # %% ../../nbs/metrics/04_calibration.ipynb #v007
@@ -169,16 +182,18 @@ def root_change(
     roots = [(_root(end.low), _root(end.high)) for end in ends]
     values = _root(baseline.estimate), _root(candidate.estimate)
     low, high = difference_ends(values, *roots, max(-1.0, min(r, 1.0)))
-    if roots[1][0] == 0: low = min(low, -roots[0][1])  # the candidate may be calibrated
-    if roots[0][0] == 0: high = max(high, roots[1][1])
+    if roots[1][0] == 0:
+        low = min(low, -roots[0][1])  # the candidate may be calibrated
+    if roots[0][0] == 0:
+        high = max(high, roots[1][1])
     return low, high
-
 
 # %% ../../nbs/metrics/04_calibration.ipynb #c021
 _BINS = 10
 
 
-def _confidence(arm): return np.asarray(arm.confidence, dtype=float)
+def _confidence(arm):
+    return np.asarray(arm.confidence, dtype=float)
 
 
 def _without(edges, arm, codes, n_units):
@@ -188,7 +203,8 @@ def _without(edges, arm, codes, n_units):
 
 
 def _missing(arm):
-    if arm.confidence is None: return "the predictions carry no confidence"
+    if arm.confidence is None:
+        return "the predictions carry no confidence"
     return _too_few(_confidence(arm), mass_edges(_BINS, _confidence(arm)))
 
 
@@ -207,27 +223,45 @@ def _alone(edges, arm, level):
 
 def _change(edges, baseline, candidate, codes, n_units):
     "level -> ends of the change of roots."
-    return partial(root_change, *(_fit(edges, arm, codes, n_units)
-                                  for arm in (baseline, candidate)))
+    return partial(
+        root_change, *(_fit(edges, arm, codes, n_units) for arm in (baseline, candidate))
+    )
 
 
 def _detail(arm, level):
     "What the number is."
-    return Detail(brief="own bins, shared in compare", notes=(
-        f"The calibration error is the root of the debiased squared error in {_BINS} bins of "
-        "equal mass, 0 where chance takes the square below 0. In a comparison both models "
-        "share their bins, so there it differs, most where examples are few. Whether it "
-        "changed is claimed from a test of no change; no margin applies to it.",))
+    return Detail(
+        brief="own bins, shared in compare",
+        notes=(
+            f"The calibration error is the root of the debiased squared error in {_BINS} bins of "
+            "equal mass, 0 where chance takes the square below 0. In a comparison both models "
+            "share their bins, so there it differs, most where examples are few. Whether it "
+            "changed is claimed from a test of no change; no margin applies to it.",
+        ),
+    )
 
 
 def _prepare(*arms):
     edges = mass_edges(_BINS, *map(_confidence, arms))
-    return replace(calibration_metric, leave_one_out=partial(_without, edges),
-                   arm_interval=partial(_alone, edges), change_ends=partial(_change, edges))
+    return replace(
+        calibration_metric,
+        leave_one_out=partial(_without, edges),
+        arm_interval=partial(_alone, edges),
+        change_ends=partial(_change, edges),
+    )
 
 
 calibration_metric = Metric(
-    name="calibration", title="calibration error", unit="share", kind="answers",
-    better="lower", prepare=_prepare, leave_one_out=partial(_without, None), missing=_missing,
-    arm_interval=partial(_alone, None), detail=_detail, inverse=_root,
-    change_ends=partial(_change, None))
+    name="calibration",
+    title="calibration error",
+    unit="share",
+    kind="answers",
+    better="lower",
+    prepare=_prepare,
+    leave_one_out=partial(_without, None),
+    missing=_missing,
+    arm_interval=partial(_alone, None),
+    detail=_detail,
+    inverse=_root,
+    change_ends=partial(_change, None),
+)

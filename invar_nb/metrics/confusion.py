@@ -13,12 +13,18 @@ from functools import partial
 
 import numpy as np
 
-from .metric import Detail, Metric
 from ..arms.predictions import AMBIGUOUS
 from ..foundations.interval import Interval
-from ..foundations.refuse import (as_choice, as_fraction, as_names, lock, refuse,
-                                         refuse_misaligned)
+from invar_nb.foundations.refuse import (
+    as_choice,
+    as_fraction,
+    as_names,
+    lock,
+    refuse,
+    refuse_misaligned,
+)
 from .means import share_fields
+from .metric import Detail, Metric
 from ..statistics.proportions import wilson_interval
 
 # %% ../../nbs/metrics/07_confusion.ipynb #c013
@@ -26,19 +32,23 @@ def _classes(labels, where, name="labels"):
     "Names of the classes, different ones and at least one."
     labels = as_names(labels, where=where, name=name)
     if not labels or len(set(labels)) < len(labels):
-        refuse(where, f"{name} must be different, and at least one", repr(labels),
-               "List each class once")
+        refuse(
+            where,
+            f"{name} must be different, and at least one",
+            repr(labels),
+            "List each class once",
+        )
     return labels
 
 
 def confusion_matrix(
-    true: Sequence,       # true label of each example
+    true: Sequence,  # true label of each example
     predicted: Sequence,  # predicted label of each example
-    labels: Sequence,     # the C classes, in the order of rows and columns
+    labels: Sequence,  # the C classes, in the order of rows and columns
     *,
     ambiguous: str = "own_class",  # or "excluded"
     ambiguous_label: str = "ambiguous",  # the label that says so
-) -> np.ndarray:      # int64, shape (C, C): rows true, columns predicted
+) -> np.ndarray:  # int64, shape (C, C): rows true, columns predicted
     "How many examples of each true class were given each label."
     where = "confusion_matrix"
     as_choice(ambiguous, AMBIGUOUS, where=where, name="ambiguous")
@@ -49,12 +59,16 @@ def confusion_matrix(
     for name, column in (("true", true), ("predicted", predicted)):
         names = as_names(column, where=where, name=name)
         i = next((i for i, label in enumerate(names) if label not in number), None)
-        if i is not None: as_choice(names[i], labels, where=where, name=f"{name}[{i}]")
+        if i is not None:
+            as_choice(names[i], labels, where=where, name=f"{name}[{i}]")
         places.append([number[label] for label in names])
     if len(places[0]) != len(places[1]):
-        refuse(where, "there must be one prediction for each true label",
-               f"{len(places[0])} true and {len(places[1])} predicted labels",
-               "Join them by example id first")
+        refuse(
+            where,
+            "there must be one prediction for each true label",
+            f"{len(places[0])} true and {len(places[1])} predicted labels",
+            "Join them by example id first",
+        )
     cells = np.zeros((len(labels), len(labels)), dtype=np.int64)
     np.add.at(cells, tuple(places), 1)
     if ambiguous == "excluded":
@@ -75,16 +89,17 @@ UNDEFINED = ("propagate", "skip", "zero")  # what 0/0 does to a mean
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ClassScores:
     "Rates of each class with their intervals, and their means; NaN and None are 0/0."
-    labels: tuple[str, ...]      # C classes
+
+    labels: tuple[str, ...]  # C classes
     true_positives: np.ndarray
-    support: np.ndarray          # examples with this true label: row sums
-    predicted: np.ndarray        # examples given this label: column sums
+    support: np.ndarray  # examples with this true label: row sums
+    predicted: np.ndarray  # examples given this label: column sums
     precision: np.ndarray
     recall: np.ndarray
     f1: np.ndarray
     precision_interval: tuple[Interval | None, ...]  # Wilson's
-    recall_interval: tuple[Interval | None, ...]     # Wilson's
-    f1_interval: tuple[Interval | None, ...]         # Wilson's of J, mapped
+    recall_interval: tuple[Interval | None, ...]  # Wilson's
+    f1_interval: tuple[Interval | None, ...]  # Wilson's of J, mapped
     accuracy: float
     accuracy_interval: Interval | None
     means_over: tuple[str, ...]  # the classes that the means are taken over
@@ -92,7 +107,8 @@ class ClassScores:
     def __post_init__(self):
         for f in fields(self):
             value = getattr(self, f.name)
-            if isinstance(value, np.ndarray): object.__setattr__(self, f.name, lock(value))
+            if isinstance(value, np.ndarray):
+                object.__setattr__(self, f.name, lock(value))
 
     def macro(self, rate: str, *, undefined: str = "propagate") -> float:
         "Mean of one rate, every class with the same weight."
@@ -106,65 +122,103 @@ class ClassScores:
         as_choice(rate, RATES, where="ClassScores", name="rate")
         as_choice(undefined, UNDEFINED, where="ClassScores", name="undefined")
         counted = (weights > 0) & np.isin(self.labels, self.means_over)
-        if undefined == "skip": counted &= ~np.isnan(getattr(self, rate))
+        if undefined == "skip":
+            counted &= ~np.isnan(getattr(self, rate))
         values, weights = getattr(self, rate)[counted], weights[counted]
-        if undefined == "zero": values = np.nan_to_num(values)
+        if undefined == "zero":
+            values = np.nan_to_num(values)
         return float(_share((values * weights).sum(), weights.sum()))
 
     def __str__(self):
         "One class a line, undefined rates marked."
+
         def cell(value, ends=None):
             text = "undefined (0/0)" if np.isnan(value) else f"{value:.3f}"
             return f"{text + (f' [{ends.low:.3f}, {ends.high:.3f}]' if ends else ''):22}"
-        rows = [(label, n, [cell(getattr(self, rate)[c], getattr(self, f"{rate}_interval")[c])
-                            for rate in RATES])
-                for c, (label, n) in enumerate(zip(self.labels, self.support, strict=True))]
-        rows += [(mean.__name__, self.support.sum(), [cell(mean(rate)) for rate in RATES])
-                 for mean in (self.macro, self.weighted)]
+
+        rows = [
+            (
+                label,
+                n,
+                [
+                    cell(getattr(self, rate)[c], getattr(self, f"{rate}_interval")[c])
+                    for rate in RATES
+                ],
+            )
+            for c, (label, n) in enumerate(zip(self.labels, self.support, strict=True))
+        ]
+        rows += [
+            (mean.__name__, self.support.sum(), [cell(mean(rate)) for rate in RATES])
+            for mean in (self.macro, self.weighted)
+        ]
         rows = [("class", "support", [f"{rate:22}" for rate in RATES]), *rows]
         wide = max(len(label) for label, *_ in rows)
-        return "\n".join(f"{label:{wide}}  {n!s:>7}  {'  '.join(rates)}".rstrip()
-                         for label, n, rates in rows)
+        return "\n".join(
+            f"{label:{wide}}  {n!s:>7}  {'  '.join(rates)}".rstrip()
+            for label, n, rates in rows
+        )
 
 # %% ../../nbs/metrics/07_confusion.ipynb #c017
 def precision_recall_f1(
-    matrix: np.ndarray,               # M, shape (C, C), rows true, columns predicted
-    labels: Sequence | None = None,   # the C classes; None: "0", "1", ...
+    matrix: np.ndarray,  # M, shape (C, C), rows true, columns predicted
+    labels: Sequence | None = None,  # the C classes; None: "0", "1", ...
     *,
-    level: float = 0.95,                 # of every interval
+    level: float = 0.95,  # of every interval
     means_over: Sequence | None = None,  # classes the means are taken over; None: all
 ) -> ClassScores:
     "Precision, recall and F1 of every class, intervals and means (@eq-confusion-rates)."
     where, cells = "precision_recall_f1", np.asarray(matrix)
     level = as_fraction(level, where=where, name="level")
     square = cells.ndim == 2 and cells.shape[0] == cells.shape[1] and cells.size
-    counts = square and cells.dtype.kind in "iuf" and np.all(
-        (cells >= 0) & (cells < 2**53) & (cells % 1 == 0))
+    counts = (
+        square
+        and cells.dtype.kind in "iuf"
+        and np.all((cells >= 0) & (cells < 2**53) & (cells % 1 == 0))
+    )
     if not counts:
-        refuse(where, "a confusion matrix must be square and hold whole numbers",
-               f"{cells.tolist()!r}", "Make it with confusion_matrix; an interval needs the "
-               "number of examples, not shares")
+        refuse(
+            where,
+            "a confusion matrix must be square and hold whole numbers",
+            f"{cells.tolist()!r}",
+            "Make it with confusion_matrix; an interval needs the "
+            "number of examples, not shares",
+        )
     labels = _classes(range(len(cells)) if labels is None else labels, where)
     if len(labels) != len(cells):
-        refuse(where, f"there must be {len(cells)} labels, one a row", f"{len(labels)} labels",
-               "Pass the list that made the matrix")
+        refuse(
+            where,
+            f"there must be {len(cells)} labels, one a row",
+            f"{len(labels)} labels",
+            "Pass the list that made the matrix",
+        )
     over = labels if means_over is None else _classes(means_over, where, "means_over")
-    for label in over: as_choice(label, labels, where=where, name="means_over")
+    for label in over:
+        as_choice(label, labels, where=where, name="means_over")
     cells = cells.astype(np.int64)
     hits, named, support = np.diag(cells), cells.sum(axis=0), cells.sum(axis=1)
 
-    def wilson(k, n): return wilson_interval(int(k), int(n), level=level) if n else None
+    def wilson(k, n):
+        return wilson_interval(int(k), int(n), level=level) if n else None
 
-    def column(trials): return tuple(map(wilson, hits, trials))
+    def column(trials):
+        return tuple(map(wilson, hits, trials))
+
     jaccard = column(named + support - hits)
     return ClassScores(
-        labels=labels, true_positives=hits, support=support, predicted=named,
-        precision=_share(hits, named), recall=_share(hits, support),
-        f1=_share(2 * hits, named + support), precision_interval=column(named),
+        labels=labels,
+        true_positives=hits,
+        support=support,
+        predicted=named,
+        precision=_share(hits, named),
+        recall=_share(hits, support),
+        f1=_share(2 * hits, named + support),
+        precision_interval=column(named),
         recall_interval=column(support),
         f1_interval=tuple(j and j.map(lambda x: 2 * x / (1 + x)) for j in jaccard),
         accuracy=float(_share(hits.sum(), cells.sum())),
-        accuracy_interval=wilson(hits.sum(), cells.sum()), means_over=over)
+        accuracy_interval=wilson(hits.sum(), cells.sum()),
+        means_over=over,
+    )
 
 # %% ../../nbs/metrics/07_confusion.ipynb #c021
 def _counted(arm):
@@ -177,7 +231,8 @@ def _is(label, column, arm):
 
 
 def _never(label, column, arm):
-    if label in getattr(arm, column): return None
+    if label in getattr(arm, column):
+        return None
     return f"{label!r} is never {'predicted' if column == 'prediction' else 'the true label'}"
 
 
@@ -189,38 +244,59 @@ def class_rate(
     as_choice(rate, RATES, where="class_rate", name="rate")
 
     def totals(arm):
-        true, said = (_is(label, column, arm) & _counted(arm)
-                      for column in ("label", "prediction"))
+        true, said = (
+            _is(label, column, arm) & _counted(arm) for column in ("label", "prediction")
+        )
         weights = {"precision": said, "recall": true, "f1": 1.0 * true + said}[rate]
         return (2.0 if rate == "f1" else 1.0) * (true & said), weights.astype(float)
+
     column = "prediction" if rate == "precision" else "label"
-    return Metric(name=f"{rate}_{label}", title=f"{rate} of {label}", kind="answers",
-                  better="higher", unit="share", totals=totals,
-                  missing=partial(_never, label, column))
+    return Metric(
+        name=f"{rate}_{label}",
+        title=f"{rate} of {label}",
+        kind="answers",
+        better="higher",
+        unit="share",
+        totals=totals,
+        missing=partial(_never, label, column),
+    )
 
 
 def critical_mistake(
-    label: str,       # the true label
+    label: str,  # the true label
     prediction: str,  # what it must not be called
     *,
     name: str = "critical_mistake",
 ) -> Metric:
     "The share of examples with one label that were given another one, as a metric."
     if label == prediction:
-        refuse("critical_mistake", "label and prediction must differ", repr(label),
-               "Name the mistake: what is true and what is said")
-    share = share_fields(partial(_is, prediction, "prediction"),
-                         of=lambda arm: _is(label, "label", arm) & _counted(arm))
-    return Metric(name=name, title=f"{label} called {prediction}", kind="answers",
-                  missing=partial(_never, label, "label"), **share | {"margin": None})
+        refuse(
+            "critical_mistake",
+            "label and prediction must differ",
+            repr(label),
+            "Name the mistake: what is true and what is said",
+        )
+    share = share_fields(
+        partial(_is, prediction, "prediction"),
+        of=lambda arm: _is(label, "label", arm) & _counted(arm),
+    )
+    return Metric(
+        name=name,
+        title=f"{label} called {prediction}",
+        kind="answers",
+        missing=partial(_never, label, "label"),
+        **share | {"margin": None},
+    )
 
 # %% ../../nbs/metrics/07_confusion.ipynb #c025
 def _macro_f1_without(arm, codes, n_units):
     "(macro F1, macro F1 without each unit), over the classes that have examples."
     C, number = len(arm.labels), {label: c for c, label in enumerate(arm.labels)}
     kept = _counted(arm)
-    j, k = (np.fromiter(map(number.__getitem__, names), np.int64, len(names))[kept]
-            for names in (arm.label, arm.prediction))
+    j, k = (
+        np.fromiter(map(number.__getitem__, names), np.int64, len(names))[kept]
+        for names in (arm.label, arm.prediction)
+    )
     codes = codes[kept]
     true, said = np.repeat([[1, 0], [0, 1]], len(j), axis=1)  # first as truth, then as answer
     counts = np.stack([true, said, true * np.tile(j == k, 2)])
@@ -231,6 +307,7 @@ def _macro_f1_without(arm, codes, n_units):
 
     def f1(support, named, hits):
         return np.where(support > 0, 2 * hits, 0) / np.maximum(support + named, 1)
+
     left, scores = total[:, c] - own, f1(*total)
     change = np.bincount(unit, weights=f1(*left) - scores[c], minlength=n_units)
     gone = np.bincount(unit, weights=(left[0] == 0) & (own[0] > 0), minlength=n_units)
@@ -244,26 +321,51 @@ def _confusion_detail(arm, level):
     if not _counted(arm).all():
         rule = {"ambiguous": "excluded", "ambiguous_label": arm.ambiguous_label}
         notes = (f"Examples whose true label is {arm.ambiguous_label!r} are left out.",)
-    if getattr(arm, "clusters", None) is not None: notes += (
-        "Wilson's intervals take examples for independent; those of one cluster are not.",)
+    if getattr(arm, "clusters", None) is not None:
+        notes += (
+            "Wilson's intervals take examples for independent; those of one cluster are not.",
+        )
     cells = confusion_matrix(arm.label, arm.prediction, arm.labels, **rule)
     scores = precision_recall_f1(cells, arm.labels, level=level)
     ends = lambda interval: interval and f"{interval.low:.3f} to {interval.high:.3f}"
     value = lambda x: None if x != x else float(x)
     ci = f"{100 * level:g} % CI"
     head = ("class", "examples", "predicted", "precision", ci, "recall", ci, "F1")
-    rows = [(label, int(scores.support[c]), int(scores.predicted[c]),
-             value(scores.precision[c]), ends(scores.precision_interval[c]),
-             value(scores.recall[c]), ends(scores.recall_interval[c]), value(scores.f1[c]))
-            for c, label in enumerate(scores.labels)]
+    rows = [
+        (
+            label,
+            int(scores.support[c]),
+            int(scores.predicted[c]),
+            value(scores.precision[c]),
+            ends(scores.precision_interval[c]),
+            value(scores.recall[c]),
+            ends(scores.recall_interval[c]),
+            value(scores.f1[c]),
+        )
+        for c, label in enumerate(scores.labels)
+    ]
     matrix = [(label, *row) for label, row in zip(arm.labels, cells.tolist(), strict=True)]
-    return Detail(values={"labels": [*arm.labels], "confusion": cells.tolist()}, tables={
-        "Confusion matrix": (("true \\ predicted", *arm.labels), *matrix),
-        "Classes": (head, *rows)}, notes=notes)
+    return Detail(
+        values={"labels": [*arm.labels], "confusion": cells.tolist()},
+        tables={
+            "Confusion matrix": (("true \\ predicted", *arm.labels), *matrix),
+            "Classes": (head, *rows),
+        },
+        notes=notes,
+    )
 
 
 macro_f1_metric = Metric(
-    name="macro_f1", title="macro F1", unit="share", kind="answers", better="higher",
-    leave_one_out=_macro_f1_without, detail=_confusion_detail,
-    missing=lambda arm: getattr(arm, "choices", None) and
-    "its labels are places of choices, not classes" or None)
+    name="macro_f1",
+    title="macro F1",
+    unit="share",
+    kind="answers",
+    better="higher",
+    leave_one_out=_macro_f1_without,
+    detail=_confusion_detail,
+    missing=lambda arm: (
+        getattr(arm, "choices", None)
+        and "its labels are places of choices, not classes"
+        or None
+    ),
+)

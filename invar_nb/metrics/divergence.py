@@ -12,8 +12,8 @@ from functools import partial
 import numpy as np
 from scipy.special import ndtri
 
-from .metric import Metric
 from ..foundations.refuse import refuse
+from .metric import Metric
 
 # %% ../../nbs/metrics/09_divergence.ipynb #c015
 _SIZES = 2.0 ** (-np.arange(41) / 2)  # 1 down to 2^-20
@@ -23,13 +23,13 @@ _NAMES = [f"dp<{edge:.3g}" for edge in EDGES[1:]]
 
 def change_counts(
     change: np.ndarray,  # p_B(x) - p_A(x) of tokens, shape (tokens,)
-) -> np.ndarray:         # shape (81,)
+) -> np.ndarray:  # shape (81,)
     "How many tokens fall into each step of the grid."
     return np.bincount(np.searchsorted(EDGES[1:-1], change, "right"), minlength=len(_NAMES))
 
 
 def change_columns(
-    sums: np.ndarray,    # of the change, a window each, shape (n,)
+    sums: np.ndarray,  # of the change, a window each, shape (n,)
     counts: np.ndarray,  # shape (n, 81)
 ) -> dict[str, np.ndarray]:
     "Columns of the candidate: the sum, and those counts that are not 0 in all windows."
@@ -41,9 +41,13 @@ def _counts(arm):
     "Tokens of each window in each step of the grid, shape (n, 81)."
     counts = np.stack([arm.columns.get(name, np.zeros(len(arm))) for name in _NAMES], axis=1)
     if (wrong := np.flatnonzero(counts.sum(axis=1) != arm.tokens)).size:
-        refuse("compare", "the counts of a window must add up to its tokens",
-               f"{counts[wrong[0]].sum():g} of {arm.tokens[wrong[0]]} in window {wrong[0]}",
-               "Score both models again", code="undefined")
+        refuse(
+            "compare",
+            "the counts of a window must add up to its tokens",
+            f"{counts[wrong[0]].sum():g} of {arm.tokens[wrong[0]]} in window {wrong[0]}",
+            "Score both models again",
+            code="undefined",
+        )
     return counts
 
 
@@ -56,12 +60,15 @@ def _step(ends, share):
 
 def _value(ends, share):
     "The change that this share of the tokens does not exceed."
-    if not 0 < share < 1: return -1.0 if share <= 0 else 1.0
+    if not 0 < share < 1:
+        return -1.0 if share <= 0 else 1.0
     k, *shares, part = _step(ends, share)
-    low, high = EDGES[k:k + 2]
-    if low < 0 < high: return 0.0
+    low, high = EDGES[k : k + 2]
+    if low < 0 < high:
+        return 0.0
     start, end, at = ndtri([*shares, share])
-    if np.isfinite(end - start): part = (at - start) / (end - start)
+    if np.isfinite(end - start):
+        part = (at - start) / (end - start)
     return float(np.sign(high) * abs(low) ** (1 - part) * abs(high) ** part)
 
 
@@ -71,23 +78,31 @@ def _percentile(share, arm):
     ends = np.cumsum(total) / total.sum()
     k, *_, part = _step(ends, share)
     below = np.concatenate([np.ones(k), [part], np.zeros(len(_NAMES) - k - 1)])
-    return {"inverse": partial(_value, ends),
-            "totals": lambda arm: (_counts(arm) @ below, arm.tokens.astype(float))}
+    return {
+        "inverse": partial(_value, ends),
+        "totals": lambda arm: (_counts(arm) @ below, arm.tokens.astype(float)),
+    }
 
 # %% ../../nbs/metrics/09_divergence.ipynb #c022
 def _missing(column, arm):
-    if column in arm.columns: return None
+    if column in arm.columns:
+        return None
     return f"no column {column!r}, which scoring a pair writes on the candidate"
 
 
 def _check_origin(*arms):
     "The columns must have been computed against this baseline."
-    if len(arms) == 1: return
+    if len(arms) == 1:
+        return
     against, known = arms[1].provenance.get("against"), arms[0].provenance.get("digest")
     if against is not None and against != known:
-        refuse("compare", "the divergence must be from this baseline",
-               f"{str(against)[:19]}, the baseline is {str(known)[:19]}",
-               "Read both files as a pair again", code="undefined")
+        refuse(
+            "compare",
+            "the divergence must be from this baseline",
+            f"{str(against)[:19]}, the baseline is {str(known)[:19]}",
+            "Read both files as a pair again",
+            code="undefined",
+        )
 
 
 def _check_range(arm, name, share):
@@ -96,16 +111,29 @@ def _check_range(arm, name, share):
     wrong = np.flatnonzero((each < -1e-6) | (each > (1 if share else np.inf)))
     if wrong.size:
         most = ", and at most the tokens" if share else ""
-        refuse("compare", f"{name} must be at least 0{most}",
-               f"{arm.columns[name][wrong[0]]:g} in window {wrong[0]} of "
-               f"{arm.tokens[wrong[0]]} tokens", "Score both models again", code="undefined")
+        refuse(
+            "compare",
+            f"{name} must be at least 0{most}",
+            f"{arm.columns[name][wrong[0]]:g} in window {wrong[0]} of "
+            f"{arm.tokens[wrong[0]]} tokens",
+            "Score both models again",
+            code="undefined",
+        )
 
 
 def _metric(name, title, unit, caveat, percentile=None, **more):
     "A metric of the columns on the candidate: a mean over tokens, or a percentile."
     column = name if percentile is None else "probability_change"
-    fields = dict(name=name, title=title, unit=unit, kind="losses", of_pair=True,
-                  caveat=caveat, missing=partial(_missing, column), **more)
+    fields = dict(
+        name=name,
+        title=title,
+        unit=unit,
+        kind="losses",
+        of_pair=True,
+        caveat=caveat,
+        missing=partial(_missing, column),
+        **more,
+    )
     if percentile is None:
         fields["totals"] = lambda arm: (arm.columns[name], arm.tokens.astype(float))
 
@@ -113,22 +141,38 @@ def _metric(name, title, unit, caveat, percentile=None, **more):
         _check_origin(*arms)
         if fields.get("positive") and name in arms[-1].columns:
             _check_range(arms[-1], name, fields.get("share_of_weights"))
-        if percentile is None: return Metric(**fields)
+        if percentile is None:
+            return Metric(**fields)
         return Metric(**fields, **_percentile(percentile, arms[-1]))
+
     return Metric(**fields, prepare=prepare)
 
 
 _UNSIGNED = "It is never negative, so without a margin it is shown, not judged."
 _JUDGED = "Perplexity judges the same tokens, so it is shown, not judged."
 _CHANGE = "change of the token's probability"
-kl_divergence_metric = _metric("kl_divergence", "KL divergence", "nats/token", _UNSIGNED,
-                               positive=True)
-top1_changed_metric = _metric("top1_changed", "top-1 changed", "share", _UNSIGNED,
-                              share_of_weights=True, positive=True)
-probability_change_metric = _metric("probability_change", _CHANGE, "share", _JUDGED,
-                                    better="higher")
-probability_change_p1_metric = _metric("probability_change_p1", f"{_CHANGE}, 1st percentile",
-                                       "share", _JUDGED, .01, better="higher")
-probability_change_p99_metric = _metric("probability_change_p99",
-                                        f"{_CHANGE}, 99th percentile", "share", _JUDGED,
-                                        .99, better="higher")
+kl_divergence_metric = _metric(
+    "kl_divergence", "KL divergence", "nats/token", _UNSIGNED, positive=True
+)
+top1_changed_metric = _metric(
+    "top1_changed", "top-1 changed", "share", _UNSIGNED, share_of_weights=True, positive=True
+)
+probability_change_metric = _metric(
+    "probability_change", _CHANGE, "share", _JUDGED, better="higher"
+)
+probability_change_p1_metric = _metric(
+    "probability_change_p1",
+    f"{_CHANGE}, 1st percentile",
+    "share",
+    _JUDGED,
+    0.01,
+    better="higher",
+)
+probability_change_p99_metric = _metric(
+    "probability_change_p99",
+    f"{_CHANGE}, 99th percentile",
+    "share",
+    _JUDGED,
+    0.99,
+    better="higher",
+)

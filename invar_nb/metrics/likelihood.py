@@ -18,7 +18,8 @@ from .metric import Metric
 # %% ../../nbs/metrics/01_likelihood.ipynb #c013
 def _tokens_differ(arm):
     "Documents scored with tokenizers of their own have no token in common."
-    if arm.own_tokens is None: return None
+    if arm.own_tokens is None:
+        return None
     return "the models split the text differently: see bits per byte"
 
 
@@ -30,12 +31,21 @@ def _titled(*arms):
 
 
 perplexity_metric = Metric(
-    name="perplexity", unit="perplexity", better="lower", scale="log", margin=0.02,
-    kind="losses", totals=lambda arm: arm.totals, prepare=_titled, missing=_tokens_differ)
+    name="perplexity",
+    unit="perplexity",
+    better="lower",
+    scale="log",
+    margin=0.02,
+    kind="losses",
+    totals=lambda arm: arm.totals,
+    prepare=_titled,
+    missing=_tokens_differ,
+)
 
 # %% ../../nbs/metrics/01_likelihood.ipynb #c019
 def _no_documents(arm):
-    if arm.own_tokens is not None: return None
+    if arm.own_tokens is not None:
+        return None
     return "no column 'own_tokens' beside weights in bytes: score whole documents"
 
 
@@ -53,12 +63,20 @@ def _bits(arm):
 
 
 bits_per_byte_metric = Metric(
-    name="bits_per_byte", title="bits per byte", unit="bits", better="lower",
-    kind="losses", totals=_bits, prepare=_with_margin, missing=_no_documents, silent=True)
+    name="bits_per_byte",
+    title="bits per byte",
+    unit="bits",
+    better="lower",
+    kind="losses",
+    totals=_bits,
+    prepare=_with_margin,
+    missing=_no_documents,
+    silent=True,
+)
 
 # %% ../../nbs/metrics/01_likelihood.ipynb #c023
 def nats_per_token(
-    baseline,     # whole documents
+    baseline,  # whole documents
     bits: float,  # bits per byte
 ) -> float:
     "The same change per token of the baseline; its exponential is a ratio of perplexities."
@@ -70,10 +88,14 @@ def _drift_without(arm, codes, n_units):
     means, without = [], []
     for keep in find_splits(arm)[0].values():
         N, W = (np.bincount(codes[keep], x[keep], n_units) for x in arm.totals)
-        if W.max() == W.sum(): refuse(
-            "drift", "preview and final must each have two units (documents or windows)",
-            f"one of {keep.sum()} windows" if keep.any() else "no window", "Use more text",
-            code="undefined")
+        if W.max() == W.sum():
+            refuse(
+                "drift",
+                "preview and final must each have two units (documents or windows)",
+                f"one of {keep.sum()} windows" if keep.any() else "no window",
+                "Use more text",
+                code="undefined",
+            )
         means.append(N.sum() / W.sum())
         without.append((N.sum() - N) / (W.sum() - W))
     return means[1] - means[0], without[1] - without[0]
@@ -81,12 +103,25 @@ def _drift_without(arm, codes, n_units):
 
 def _one_split(*arms):
     "Both arms in the same halves, or a refusal."
-    if len({arm.split is None for arm in arms}) == 1: return drift_metric
-    refuse("drift", "both arms must have a split into preview and final, or neither",
-           "one of them", "Add the column split to the other one")
+    if len({arm.split is None for arm in arms}) == 1:
+        return drift_metric
+    refuse(
+        "drift",
+        "both arms must have a split into preview and final, or neither",
+        "one of them",
+        "Add the column split to the other one",
+    )
 
 
 drift_metric = Metric(
-    name="drift", title="drift (final over preview)", unit="ratio", better="lower",
-    scale="log", margin=0.02, kind="losses", leave_one_out=_drift_without,
-    prepare=_one_split, optional=True)
+    name="drift",
+    title="drift (final over preview)",
+    unit="ratio",
+    better="lower",
+    scale="log",
+    margin=0.02,
+    kind="losses",
+    leave_one_out=_drift_without,
+    prepare=_one_split,
+    optional=True,
+)

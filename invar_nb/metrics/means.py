@@ -7,27 +7,32 @@ __all__ = ['accuracy_metric', 'LOWER', 'HIGHER', 'SHARES', 'score_metric', 'shar
            'tries_detail', 'names_share', 'score_of', 'pass_at']
 
 # %% ../../nbs/metrics/02_means.ipynb #c012
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-import re
 
 import numpy as np
 
-from .metric import Detail, Metric
 from ..foundations.interval import Interval
 from ..foundations.refuse import refuse
+from .metric import Detail, Metric
 from ..statistics.jackknife import jackknife_ratio
-from ..statistics.proportions import (pass_at_k, tango_interval, tango_p_value,
-                                             wilson_interval)
+from invar_nb.statistics.proportions import (
+    pass_at_k,
+    tango_interval,
+    tango_p_value,
+    wilson_interval,
+)
 from ..statistics.totals import unit_codes
 
 # %% ../../nbs/metrics/02_means.ipynb #c015
 def share_fields(
-    right: Callable,             # arm -> booleans, shape (n,)
+    right: Callable,  # arm -> booleans, shape (n,)
     of: Callable | None = None,  # arm -> the items that count; None: all
 ) -> dict:
     "The fields of a `Metric` whose items are right or wrong."
+
     def totals(arm):
         counted = np.ones(len(arm)) if of is None else of(arm).astype(float)
         return right(arm) * counted, counted
@@ -40,6 +45,7 @@ def share_fields(
     def alone(arm, level):
         hits, counted = (int(values.sum()) for values in totals(arm))
         return wilson_interval(hits, counted, level=level) if counted else None
+
     return dict(unit="share", margin=0.02, totals=totals, exact=exact, arm_interval=alone)
 
 
@@ -49,21 +55,66 @@ def _titled(*arms):
     return replace(accuracy_metric, prepare=None, title=f"accuracy ({name})" if name else "")
 
 
-accuracy_metric = Metric(name="accuracy", better="higher", kind="answers", prepare=_titled,
-                         **share_fields(lambda arm: arm.correct))
+accuracy_metric = Metric(
+    name="accuracy",
+    better="higher",
+    kind="answers",
+    prepare=_titled,
+    **share_fields(lambda arm: arm.correct),
+)
 
 # %% ../../nbs/metrics/02_means.ipynb #usd2
-LOWER = ("seconds", "time", "latency", "error", "errors", "err", "wer", "cer", "ter", "cost",
-         "loss", "nll", "entropy", "perplexity", "ppl", "bpb", "mae", "mse", "rmse", "brier")
-HIGHER = ("score", "f1", "exact", "match", "em", "acc", "accuracy", "correct", "reward", "auc",
-          "auroc", "bleu", "chrf", "rouge", "precision", "recall", "pass", "passed", "win")
+LOWER = (
+    "seconds",
+    "time",
+    "latency",
+    "error",
+    "errors",
+    "err",
+    "wer",
+    "cer",
+    "ter",
+    "cost",
+    "loss",
+    "nll",
+    "entropy",
+    "perplexity",
+    "ppl",
+    "bpb",
+    "mae",
+    "mse",
+    "rmse",
+    "brier",
+)
+HIGHER = (
+    "score",
+    "f1",
+    "exact",
+    "match",
+    "em",
+    "acc",
+    "accuracy",
+    "correct",
+    "reward",
+    "auc",
+    "auroc",
+    "bleu",
+    "chrf",
+    "rouge",
+    "precision",
+    "recall",
+    "pass",
+    "passed",
+    "win",
+)
 
 
 def usual_direction(name: str) -> str | None:
     "Whether higher or lower is better, by the words of a name; None where they do not say."
     words = {*re.findall(r"[a-z]+\d*", name.lower()), *re.findall("[a-z]+", name.lower())}
     lower, higher = words & {*LOWER}, words & {*HIGHER}
-    if bool(lower) == bool(higher): return None
+    if bool(lower) == bool(higher):
+        return None
     return "lower" if lower else "higher"
 
 # %% ../../nbs/metrics/02_means.ipynb #c017
@@ -75,24 +126,45 @@ def drawn_at(arm) -> str:
 
 def tries_detail(arm, level: float) -> Detail:
     "What a report says beside pass@k of a table of counts."
-    return Detail(brief=drawn_at(arm), notes=(
-        f"pass@k: the unbiased estimate of Chen et al. (2021), {drawn_at(arm)}.",))
+    return Detail(
+        brief=drawn_at(arm),
+        notes=(f"pass@k: the unbiased estimate of Chen et al. (2021), {drawn_at(arm)}.",),
+    )
 
 
-SHARES = ("acc", "accuracy", "correct", "pass", "passed", "em", "exact", "match", "f1", "mc1",
-          "mc2", "precision", "recall", "includes", "hit", "hits", "win")
+SHARES = (
+    "acc",
+    "accuracy",
+    "correct",
+    "pass",
+    "passed",
+    "em",
+    "exact",
+    "match",
+    "f1",
+    "mc1",
+    "mc2",
+    "precision",
+    "recall",
+    "includes",
+    "hit",
+    "hits",
+    "win",
+)
 
 
 def names_share(name: str) -> bool:
     "Whether a score of this name is a share where its values lie between 0 and 1."
     words = {*re.findall(r"[a-z]+\d*", name.lower())}
     return not words & {*LOWER} and (
-        bool(words & {*SHARES}) or any(word.startswith("rouge") for word in words))
+        bool(words & {*SHARES}) or any(word.startswith("rouge") for word in words)
+    )
 
 
 def _of_counts(arm):
     "Whether each value is the mean of so many rows of 0 and 1."
-    if getattr(arm, "repeats", None) is None: return False
+    if getattr(arm, "repeats", None) is None:
+        return False
     right = arm.values * arm.repeats
     return bool(np.allclose(right, np.round(right), rtol=0, atol=1e-9))
 
@@ -101,15 +173,19 @@ def score_of(
     name: str = "",  # of one of the further scores of an arm; "": of its own
 ) -> Metric:
     "The metric of a score: its mean; a share by its values, or by its name and their range."
-    def values_of(arm): return arm.others[name] if name else arm.values
 
-    def mean(arm): return values_of(arm), np.ones(len(arm))
+    def values_of(arm):
+        return arm.others[name] if name else arm.values
+
+    def mean(arm):
+        return values_of(arm), np.ones(len(arm))
 
     def alone(arm, level):
         "Jackknife interval of the mean over clusters, or over examples; None if flat."
         codes, _ = unit_codes(arm.ids if arm.clusters is None else arm.clusters)
-        interval = jackknife_ratio(*(np.bincount(codes, values)
-                                     for values in mean(arm))).interval(level)
+        interval = jackknife_ratio(
+            *(np.bincount(codes, values) for values in mean(arm))
+        ).interval(level)
         return interval if interval.width else None
 
     def of_arms(*arms):
@@ -117,19 +193,27 @@ def score_of(
         better = own.better if not name else "lower" if name in own.lower else "higher"
         share = ((values == 0) | (values == 1)).all()
         fields = share_fields(lambda arm: values_of(arm) == 1) if share else {"totals": mean}
-        if not share or own.clusters is not None: fields["arm_interval"] = alone
+        if not share or own.clusters is not None:
+            fields["arm_interval"] = alone
         inside = values.min(initial=0.0) >= 0 and values.max(initial=0.0) <= 1
         named = names_share(name or own.score) or not name and all(map(_of_counts, arms))
         fractions = not share and inside and named
-        if fractions: fields = {"totals": mean, "unit": "share", "margin": 0.02}
-        if (name or own.score).startswith("pass@"): fields = {
-            "totals": mean, "unit": "share", "margin": 0.02, "detail": tries_detail}
+        if fractions:
+            fields = {"totals": mean, "unit": "share", "margin": 0.02}
+        if (name or own.score).startswith("pass@"):
+            fields = {"totals": mean, "unit": "share", "margin": 0.02, "detail": tries_detail}
         return replace(metric, title=name or own.score, better=better, prepare=None, **fields)
 
     metric = Metric(
-        name=f"score:{name}" if name else "score", better="higher", kind="scores", totals=mean,
-        prepare=of_arms, missing=lambda arm: None if not name or name in arm.others else
-        f"there is no score {name!r}")
+        name=f"score:{name}" if name else "score",
+        better="higher",
+        kind="scores",
+        totals=mean,
+        prepare=of_arms,
+        missing=lambda arm: (
+            None if not name or name in arm.others else f"there is no score {name!r}"
+        ),
+    )
     return metric
 
 
@@ -139,37 +223,63 @@ score_metric = score_of()
 def _drawn(k, arm):
     "Why pass@k is not defined, or None."
     samples = getattr(arm, "samples", None)
-    if samples is None: return "no samples were drawn (columns samples and correct_samples)"
+    if samples is None:
+        return "no samples were drawn (columns samples and correct_samples)"
     few = next((i for i, n in enumerate(samples) if n is not None and n < k), None)
-    return None if few is None else (
-        f"example {arm.ids[few]!r} has {samples[few]} samples, fewer than {k}")
+    return (
+        None
+        if few is None
+        else (f"example {arm.ids[few]!r} has {samples[few]} samples, fewer than {k}")
+    )
 
 
 def pass_at(
     k: int,  # tries
 ) -> Metric:
     "The metric pass@k: a mean over the problems of which samples were drawn."
+
     def totals(arm):
         counted = np.array([n is not None for n in arm.samples], dtype=float)
-        return np.array([0.0 if n is None else pass_at_k(n, c, k) for n, c in zip(
-            arm.samples, arm.correct_samples, strict=True)]), counted
+        return np.array(
+            [
+                0.0 if n is None else pass_at_k(n, c, k)
+                for n, c in zip(arm.samples, arm.correct_samples, strict=True)
+            ]
+        ), counted
 
     def of_arms(*arms):
         drawn = [[n is None for n in arm.samples] for arm in arms]
         i = next((i for i, some in enumerate(zip(*drawn, strict=True)) if len({*some}) > 1), 0)
-        if len({some[i] for some in drawn}) == 1: return replace(metric, prepare=None)
-        refuse(f"pass@{k}", "both models must have samples of the same examples",
-               f"those of one for example {arms[0].ids[i]!r}", "Draw them for both")
+        if len({some[i] for some in drawn}) == 1:
+            return replace(metric, prepare=None)
+        refuse(
+            f"pass@{k}",
+            "both models must have samples of the same examples",
+            f"those of one for example {arms[0].ids[i]!r}",
+            "Draw them for both",
+        )
 
     def detail(arm, level):
         "What was drawn, and which estimate it is."
         drawn = [n for n in arm.samples if n is not None]
         many = f"{min(drawn)}" if min(drawn) == max(drawn) else f"{min(drawn)} to {max(drawn)}"
-        return Detail(notes=(
-            f"pass@{k}: the unbiased estimate of Chen et al. (2021) from {many} samples of "
-            f"each of {len(drawn)} problems, {drawn_at(arm)}.",), brief=drawn_at(arm))
+        return Detail(
+            notes=(
+                f"pass@{k}: the unbiased estimate of Chen et al. (2021) from {many} samples of "
+                f"each of {len(drawn)} problems, {drawn_at(arm)}.",
+            ),
+            brief=drawn_at(arm),
+        )
 
-    metric = Metric(name=f"pass@{k}", unit="share", better="higher", margin=0.02,
-                    kind="answers", totals=totals, prepare=of_arms, detail=detail,
-                    missing=partial(_drawn, k))
+    metric = Metric(
+        name=f"pass@{k}",
+        unit="share",
+        better="higher",
+        margin=0.02,
+        kind="answers",
+        totals=totals,
+        prepare=of_arms,
+        detail=detail,
+        missing=partial(_drawn, k),
+    )
     return metric

@@ -18,13 +18,21 @@ from typing import NoReturn
 import numpy as np
 
 from ..foundations.interval import Interval
-from ..foundations.refuse import (ContractError, UsageError, as_choice, as_names,
-                                         is_number, refuse, refuse_first)
+from invar_nb.foundations.refuse import (
+    ContractError,
+    UsageError,
+    as_choice,
+    as_names,
+    is_number,
+    refuse,
+    refuse_first,
+)
 
 # %% ../../nbs/metrics/00_metric.ipynb #det1
 @dataclass(frozen=True, kw_only=True)
 class Detail:
     "What a report says of one arm beside the value of a metric."
+
     brief: str = ""  # a few words beside the value, where there is room for no more
     notes: tuple[str, ...] = ()  # sentences
     values: Mapping = field(default_factory=dict)  # name -> number, for programs
@@ -32,16 +40,34 @@ class Detail:
 
     def __post_init__(self):
         texts = isinstance(self.notes, (tuple, list)) and all(
-            isinstance(text, str) for text in (self.brief, *self.notes))
+            isinstance(text, str) for text in (self.brief, *self.notes)
+        )
         if not (texts and all(isinstance(x, Mapping) for x in (self.values, self.tables))):
-            refuse("Detail", "brief must be a text, notes a tuple of texts, values and tables "
-                   "mappings", repr((self.brief, self.notes)), "Pass them so")
+            refuse(
+                "Detail",
+                "brief must be a text, notes a tuple of texts, values and tables mappings",
+                repr((self.brief, self.notes)),
+                "Pass them so",
+            )
 
 # %% ../../nbs/metrics/00_metric.ipynb #c007
-_CHOICES = {"better": ("lower", "higher"), "scale": ("linear", "log"),
-            "kind": ("losses", "answers", "scores", "runs", "translations")}
-_FUNCTIONS = ("totals", "leave_one_out", "prepare", "exact", "arm_interval", "detail",
-              "missing", "inverse", "forward", "change_ends")
+_CHOICES = {
+    "better": ("lower", "higher"),
+    "scale": ("linear", "log"),
+    "kind": ("losses", "answers", "scores", "runs", "translations"),
+}
+_FUNCTIONS = (
+    "totals",
+    "leave_one_out",
+    "prepare",
+    "exact",
+    "arm_interval",
+    "detail",
+    "missing",
+    "inverse",
+    "forward",
+    "change_ends",
+)
 
 
 def is_margin(value: object) -> bool:
@@ -52,6 +78,7 @@ def is_margin(value: object) -> bool:
 @dataclass(frozen=True, kw_only=True)
 class Metric:
     "What compare, slices, report and verify need to know of a metric."
+
     name: str  # its key in METRICS, reports and options
     unit: str = ""  # of the value: "nats/token", "share", "score"
     title: str = ""  # how a sentence calls it; the name where empty
@@ -79,25 +106,43 @@ class Metric:
     caveat: str = ""  # why its differences are shown and never judged
 
     def __post_init__(self):
-        name, = as_names([self.name], where="Metric", name="name")
+        (name,) = as_names([self.name], where="Metric", name="name")
         object.__setattr__(self, "name", name)
         for key, choices in _CHOICES.items():
             as_choice(getattr(self, key), choices, where="Metric", name=key)
         for key in _FUNCTIONS:
             if not (callable(value := getattr(self, key)) or value is None):
-                refuse("Metric", f"{key} must be a function", value, "Pass it uncalled",
-                       error=UsageError)
+                refuse(
+                    "Metric",
+                    f"{key} must be a function",
+                    value,
+                    "Pass it uncalled",
+                    error=UsageError,
+                )
         if not (self.margin is None or is_margin(self.margin)):
-            refuse("Metric", "margin must be a number of at least 0", repr(self.margin),
-                   "Leave it out where no change is small", error=UsageError)
+            refuse(
+                "Metric",
+                "margin must be a number of at least 0",
+                repr(self.margin),
+                "Leave it out where no change is small",
+                error=UsageError,
+            )
         if self.margin is not None and self.by_test:
-            refuse("Metric", "a metric of two arms with an inverse must have no margin",
-                   f"{self.margin:g}", "Leave it out: claims rest on the test of no change",
-                   error=UsageError)
+            refuse(
+                "Metric",
+                "a metric of two arms with an inverse must have no margin",
+                f"{self.margin:g}",
+                "Leave it out: claims rest on the test of no change",
+                error=UsageError,
+            )
         if (self.totals is None) == (self.leave_one_out is None) and self.prepare is None:
-            refuse("Metric", "one of totals and leave_one_out must be given",
-                   "both" if self.totals else "neither", "Give the one that the metric has",
-                   error=UsageError)
+            refuse(
+                "Metric",
+                "one of totals and leave_one_out must be given",
+                "both" if self.totals else "neither",
+                "Give the one that the metric has",
+                error=UsageError,
+            )
 
     @property
     def by_test(self) -> bool:
@@ -105,8 +150,18 @@ class Metric:
         return self.inverse is not None and not self.of_pair
 
 # %% ../../nbs/metrics/00_metric.ipynb #c011
-_RAISED = (ArithmeticError, AssertionError, AttributeError, ImportError, LookupError,
-           NameError, OSError, RuntimeError, TypeError, ValueError)
+_RAISED = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    NameError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
 
 
 def _refuse(metric, must, got, cure="Correct the function of this metric", **more):
@@ -134,14 +189,16 @@ def prepare_metric(metric: Metric, *arms) -> Metric:
     if metric.prepare is None or any(missing_reason(metric, arm) for arm in read):
         return metric
     ready = _call(metric, "prepare", *arms)
-    if isinstance(ready, Metric): return ready
+    if isinstance(ready, Metric):
+        return ready
     _refuse(metric, "prepare must return a Metric", type(ready).__name__)
 
 # %% ../../nbs/metrics/00_metric.ipynb #c013
 def _two(metric, function, *arguments):
     "The two things that a function must return."
     result = _call(metric, function, *arguments)
-    if isinstance(result, (tuple, list)) and len(result) == 2: return result
+    if isinstance(result, (tuple, list)) and len(result) == 2:
+        return result
     _refuse(metric, f"{function} must return two things", type(result).__name__)
 
 
@@ -154,8 +211,13 @@ def _finite(metric, name, values, n):
         _refuse(metric, f"{name} must be numbers", str(error))
     if values.shape != (n,):
         _refuse(metric, f"{name} must have shape ({n},)", f"{values.shape}")
-    refuse_first(~np.isfinite(values), values, f"metric {metric.name!r}",
-                 f"{name} must be finite", "Give an item that does not count weight 0")
+    refuse_first(
+        ~np.isfinite(values),
+        values,
+        f"metric {metric.name!r}",
+        f"{name} must be finite",
+        "Give an item that does not count weight 0",
+    )
     return values
 
 
@@ -166,13 +228,25 @@ def item_totals(
     "The metric's totals of each item, finite, weights at least 0 and not all 0."
     numerators, weights = (
         _finite(metric, name, values, len(arm))
-        for name, values in zip(("numerators", "weights"), _two(metric, "totals", arm),
-                                strict=True))
-    refuse_first(weights < 0, weights, f"metric {metric.name!r}",
-                 "weights must not be negative", "Count each item 0 or more times")
+        for name, values in zip(
+            ("numerators", "weights"), _two(metric, "totals", arm), strict=True
+        )
+    )
+    refuse_first(
+        weights < 0,
+        weights,
+        f"metric {metric.name!r}",
+        "weights must not be negative",
+        "Count each item 0 or more times",
+    )
     if not weights.sum() > 0:
-        _refuse(metric, "some item must have a weight", "none", "No item of this arm counts",
-                code="undefined")
+        _refuse(
+            metric,
+            "some item must have a weight",
+            "none",
+            "No item of this arm counts",
+            code="undefined",
+        )
     return numerators, weights
 
 
@@ -184,23 +258,29 @@ def values_without(
 ) -> tuple[float, np.ndarray]:
     "The metric's value and the values without each unit, all finite."
     value, without = _two(metric, "leave_one_out", arm, codes, n_units)
-    value, = _finite(metric, "the value of leave_one_out", np.ravel(value), 1).tolist()
-    if n_units == 1: return value, np.zeros(1)  # nothing is left to measure
+    (value,) = _finite(metric, "the value of leave_one_out", np.ravel(value), 1).tolist()
+    if n_units == 1:
+        return value, np.zeros(1)  # nothing is left to measure
     return value, _finite(metric, "values without each unit", without, n_units)
 
 # %% ../../nbs/metrics/00_metric.ipynb #c016
 def exact_interval(metric: Metric, baseline, candidate, level: float) -> tuple:
     "(interval, null -> p) that a metric knows better than the jackknife."
     interval, p_of = _two(metric, "exact", baseline, candidate, level)
-    if isinstance(interval, Interval) and callable(p_of): return interval, p_of
-    _refuse(metric, "exact must return an Interval and a function null -> p",
-            f"{type(interval).__name__}, {type(p_of).__name__}")
+    if isinstance(interval, Interval) and callable(p_of):
+        return interval, p_of
+    _refuse(
+        metric,
+        "exact must return an Interval and a function null -> p",
+        f"{type(interval).__name__}, {type(p_of).__name__}",
+    )
 
 
 def ends_of_change(metric: Metric, baseline, candidate, codes, n_units: int) -> Callable:
     "level -> ends of the change of values, as the metric knows them."
     ends = _call(metric, "change_ends", baseline, candidate, codes, n_units)
-    if callable(ends): return ends
+    if callable(ends):
+        return ends
     _refuse(metric, "change_ends must return a function of the level", type(ends).__name__)
 
 
@@ -209,18 +289,27 @@ def in_unit(
     value: float,  # a ratio of sums
 ) -> float:
     "The value in the metric's own unit: its exponential on the log scale."
-    if metric.inverse is not None: return float(_call(metric, "inverse", value))
-    if metric.scale == "linear": return value
-    if value < 709: return math.exp(value)
-    refuse("compare", f"{metric.title or metric.name} must fit float64", f"exp({value:.6g})",
-           "No loss in nats is this large; check the unit")
+    if metric.inverse is not None:
+        return float(_call(metric, "inverse", value))
+    if metric.scale == "linear":
+        return value
+    if value < 709:
+        return math.exp(value)
+    refuse(
+        "compare",
+        f"{metric.title or metric.name} must fit float64",
+        f"exp({value:.6g})",
+        "No loss in nats is this large; check the unit",
+    )
 
 
 def detail_of(metric: Metric, arm, level: float) -> Detail | None:
     "What is said of the arm beside its value, where the metric says more and can."
-    if metric.detail is None or missing_reason(metric, arm): return None
+    if metric.detail is None or missing_reason(metric, arm):
+        return None
     detail = _call(metric, "detail", arm, level)
-    if isinstance(detail, Detail): return detail
+    if isinstance(detail, Detail):
+        return detail
     _refuse(metric, "detail must return a Detail", type(detail).__name__)
 
 
@@ -260,12 +349,14 @@ def _made_by_name(name: str) -> Metric | None:
     "A metric whose name says what it is of: score:f1, pass@10, mistake:yes:no."
     page = lambda name: import_module(f"invar_nb.metrics.{name}")
     word, _, column = name.partition(":")
-    if word == "score" and column: return page("means").score_of(column)
+    if word == "score" and column:
+        return page("means").score_of(column)
     word, _, tries = name.partition("@")
     if word == "pass" and tries.isdecimal() and 0 < int(tries) < 1e6:
         return page("means").pass_at(int(tries))
     mistake, *labels = name.split(":")
-    if mistake != "mistake" or len(labels) != 2 or not all(labels): return None
+    if mistake != "mistake" or len(labels) != 2 or not all(labels):
+        return None
     return page("confusion").critical_mistake(*labels, name=name)
 
 
@@ -273,10 +364,15 @@ def _names_of(arms) -> list[str]:
     "Such names that these arms ask for: further scores, dangerous labels, several samples."
     labels = {name.strip().lower(): name for name in getattr(arms[0], "labels", None) or ()}
     drawn = [min(n for n in arm.samples if n) for arm in arms if getattr(arm, "samples", None)]
-    return [*(f"score:{name}" for name in getattr(arms[0], "others", ())),
-            *(f"mistake:{labels[truth]}:{labels[said]}" for truth, said in DANGERS
-              if {truth, said} <= labels.keys()),
-            *(f"pass@{k}" for k in sorted({1, min(10, *drawn)} if drawn else ()))]
+    return [
+        *(f"score:{name}" for name in getattr(arms[0], "others", ())),
+        *(
+            f"mistake:{labels[truth]}:{labels[said]}"
+            for truth, said in DANGERS
+            if {truth, said} <= labels.keys()
+        ),
+        *(f"pass@{k}" for k in sorted({1, min(10, *drawn)} if drawn else ())),
+    ]
 
 # %% ../../nbs/metrics/00_metric.ipynb #c023
 class Registry(Mapping):
@@ -288,8 +384,11 @@ class Registry(Mapping):
     def _announced(self):
         "Metrics of other packages, by the names under which they announce them."
         from importlib.metadata import entry_points
-        if self._points is None: self._points = {
-            point.name: point for point in entry_points(group="invar_nb.metrics")}
+
+        if self._points is None:
+            self._points = {
+                point.name: point for point in entry_points(group="invar_nb.metrics")
+            }
         return self._points
 
     def __getitem__(self, name: str) -> Metric:
@@ -298,16 +397,23 @@ class Registry(Mapping):
             self._metrics[name] = getattr(page, f"{name}_metric")
         if name not in self._metrics and name in (points := self._announced()):
             point = points.pop(name)  # while it loads, its module may register it
-            try: metric = point.load()
-            finally: points[name] = point
+            try:
+                metric = point.load()
+            finally:
+                points[name] = point
             if not isinstance(metric, Metric) or metric.name != name:
-                refuse(f"entry point {name!r} of invar_nb.metrics", "it must be a Metric of "
-                       "that name", getattr(metric, "name", type(metric).__name__),
-                       "Correct or remove the package")
+                refuse(
+                    f"entry point {name!r} of invar_nb.metrics",
+                    "it must be a Metric of that name",
+                    getattr(metric, "name", type(metric).__name__),
+                    "Correct or remove the package",
+                )
             self._metrics[name] = metric
-        if name in self._metrics: return self._metrics[name]
+        if name in self._metrics:
+            return self._metrics[name]
         made = _made_by_name(str(name))
-        if made is None: raise KeyError(name)
+        if made is None:
+            raise KeyError(name)
         return made
 
     def __iter__(self) -> Iterator[str]:
@@ -321,8 +427,13 @@ class Registry(Mapping):
         name = metric.name
         if name in self and self[name] is not metric and (name in BUILT_IN or not replace):
             cure = "" if name in BUILT_IN else ", or pass replace=True"
-            refuse("register_metric", "name must not be that of another metric", repr(name),
-                   "Choose another name" + cure, error=UsageError)
+            refuse(
+                "register_metric",
+                "name must not be that of another metric",
+                repr(name),
+                "Choose another name" + cure,
+                error=UsageError,
+            )
         self._metrics[name] = metric
 
     @contextmanager
@@ -330,9 +441,11 @@ class Registry(Mapping):
         "These metrics too, as long as a `with` block lasts."
         before = dict(self._metrics)
         try:
-            for metric in metrics: self.add(metric)
+            for metric in metrics:
+                self.add(metric)
             yield self
-        finally: self._metrics = before
+        finally:
+            self._metrics = before
 
     def of_kind(self, kind: str) -> list[Metric]:
         "The metrics that read arms of this kind."
@@ -343,8 +456,11 @@ class Registry(Mapping):
         "The usual metrics of these arms, those of a pair where its candidate has them."
         metrics = [m for m in self.of_kind(arms[0].kind) if arms[1:] or not m.of_pair]
         metrics += map(self.__getitem__, _names_of(arms))
-        return [m for m in metrics if not (m.optional or (
-            m.of_pair or m.silent) and missing_reason(m, arms[-1]))]
+        return [
+            m
+            for m in metrics
+            if not (m.optional or (m.of_pair or m.silent) and missing_reason(m, arms[-1]))
+        ]
 
 # %% ../../nbs/metrics/00_metric.ipynb #c025
 METRICS = Registry()
@@ -357,8 +473,13 @@ def register_metric(
 ) -> Metric:
     "Make a metric known to compare, slices, report, verify and the shell."
     if not isinstance(metric, Metric):
-        refuse("register_metric", "metric must be a Metric", type(metric).__name__,
-               "Build it with Metric(name=..., totals=...)", error=UsageError)
+        refuse(
+            "register_metric",
+            "metric must be a Metric",
+            type(metric).__name__,
+            "Build it with Metric(name=..., totals=...)",
+            error=UsageError,
+        )
     METRICS.add(metric, replace=replace)
     return metric
 
@@ -368,15 +489,22 @@ def as_metric(
     where: str,
 ) -> Metric:
     "The metric itself, or a refusal that lists the names."
-    if isinstance(metric, Metric): return metric
-    if isinstance(metric, str) and metric in METRICS: return METRICS[metric]
+    if isinstance(metric, Metric):
+        return metric
+    if isinstance(metric, str) and metric in METRICS:
+        return METRICS[metric]
     return METRICS[as_choice(metric, METRICS, where=where, name="a metric", error=UsageError)]
 
 
 def refuse_kind(metric: Metric, shown: str, where: str) -> NoReturn:  # shown: kinds there are
     "Say that the metric reads other evidence."
     cure = "Leave it out"
-    if metric.name[:5] == "pass@": cure = f"For a table of counts say score={metric.name!r}"
-    refuse(where, f"metrics must read {shown}", f"{metric.name!r}, which reads {metric.kind}",
-           cure, error=UsageError)
-
+    if metric.name[:5] == "pass@":
+        cure = f"For a table of counts say score={metric.name!r}"
+    refuse(
+        where,
+        f"metrics must read {shown}",
+        f"{metric.name!r}, which reads {metric.kind}",
+        cure,
+        error=UsageError,
+    )

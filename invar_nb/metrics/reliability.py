@@ -14,9 +14,18 @@ import numpy as np
 import scipy
 
 from ..foundations.interval import as_axes
-from ..foundations.refuse import (as_booleans, as_choice, as_count, as_fraction,
-                                         as_vector, find_precision, lock, refuse,
-                                         refuse_first, refuse_misaligned)
+from invar_nb.foundations.refuse import (
+    as_booleans,
+    as_choice,
+    as_count,
+    as_fraction,
+    as_vector,
+    find_precision,
+    lock,
+    refuse,
+    refuse_first,
+    refuse_misaligned,
+)
 from .metric import Detail, Metric
 from ..statistics.proportions import wilson_interval
 
@@ -24,32 +33,35 @@ from ..statistics.proportions import wilson_interval
 def as_confidences(values, where, name="confidence"):
     "Finite numbers in [0, 1], float64 of shape (n,), n >= 1; nothing is clipped."
     p = as_vector(values, where=where, name=name, minimum=0, maximum=1)
-    if p.size: return p
+    if p.size:
+        return p
     refuse(where, "there must be at least one prediction", "none", "Score an example")
 
 
 def as_outcomes(values, n, where, name="correct", classes=2):
     "Booleans, or whole numbers below the number of classes, as float64 of shape (n,)."
     more = dict(where=where, name=name, length=n)
-    if classes == 2: return as_booleans(values, **more).astype(float)
+    if classes == 2:
+        return as_booleans(values, **more).astype(float)
     y = as_vector(values, minimum=0, maximum=classes - 1, **more)
-    refuse_first(y % 1 != 0, y, where, f"{name} must be whole numbers",
-                 "Number the classes from 0")
+    refuse_first(
+        y % 1 != 0, y, where, f"{name} must be whole numbers", "Number the classes from 0"
+    )
     return y
 
 # %% ../../nbs/metrics/03_reliability.ipynb #c018
 def width_edges(
-    n_bins: int,                 # M
-    precision: np.dtype = float, # float type the confidences were rounded to
-) -> np.ndarray:             # the floats nearest to k/M, k = 1 ... M-1
+    n_bins: int,  # M
+    precision: np.dtype = float,  # float type the confidences were rounded to
+) -> np.ndarray:  # the floats nearest to k/M, k = 1 ... M-1
     "Edges of bins of equal width."
     return (np.arange(1, n_bins) / n_bins).astype(precision).astype(float)
 
 
 def mass_edges(
-    n_bins: int,             # M
+    n_bins: int,  # M
     *confidences: np.ndarray,  # of one model, or of several that shall share their bins
-) -> np.ndarray:             # shape (M-1,), equal ones where confidences are tied
+) -> np.ndarray:  # shape (M-1,), equal ones where confidences are tied
     "Edges of bins that hold equally many of all these confidences."
     p = np.sort(np.concatenate(confidences))
     rank = -(-np.arange(1, n_bins) * p.size // n_bins) - 1
@@ -73,18 +85,21 @@ def _binned(confidence, correct, n_bins, binning, where):
     refuse_misaligned(where, {"confidence": confidence, "correct": correct})
     p = as_confidences(confidence, where)
     y = as_outcomes(correct, p.size, where)
-    edges = (mass_edges(n_bins, p) if binning == "mass"
-             else width_edges(n_bins, find_precision(confidence) or float))
+    edges = (
+        mass_edges(n_bins, p)
+        if binning == "mass"
+        else width_edges(n_bins, find_precision(confidence) or float)
+    )
     return p, y, bin_of(p, edges), n_bins
 
 
 def expected_calibration_error(
     confidence: object,  # p_i in [0, 1], shape (n,)
-    correct: object,     # y_i, booleans or 0/1, shape (n,)
+    correct: object,  # y_i, booleans or 0/1, shape (n,)
     *,
-    n_bins: int = 10,        # M
+    n_bins: int = 10,  # M
     binning: str = "width",  # or "mass": equally many predictions in each bin
-) -> float:              # in [0, 1]
+) -> float:  # in [0, 1]
     "Mean distance of confidence and accuracy over bins, weighted by counts (@eq-bins-ece)."
     where = "expected_calibration_error"
     p, y, index, n_bins = _binned(confidence, correct, n_bins, binning, where)
@@ -96,14 +111,14 @@ def poisson_binomial(p):
     certain, n, p = int((p == 1).sum()), p.size, p[(p > 0) & (p < 1)]
     table = np.zeros((1 << max(0, int(p.size - 1).bit_length()), 2))
     table[:, 0] = 1.0  # padding: a trial that never succeeds
-    table[:p.size, 0], table[:p.size, 1] = 1 - p, p
+    table[: p.size, 0], table[: p.size, 1] = 1 - p, p
     while len(table) > 1:
         length = 2 * table.shape[1] - 1
         size = scipy.fft.next_fast_len(length, real=True)
         spectrum = scipy.fft.rfft(table, size, axis=1)
         table = scipy.fft.irfft(spectrum[0::2] * spectrum[1::2], size, axis=1)[:, :length]
     mass = np.zeros(n + 1)
-    mass[certain:certain + p.size + 1] = table[0, :p.size + 1].clip(0)
+    mass[certain : certain + p.size + 1] = table[0, : p.size + 1].clip(0)
     return mass / mass.sum()
 
 # %% ../../nbs/metrics/03_reliability.ipynb #c037
@@ -113,15 +128,18 @@ _CELLS, _ROUNDING = 1 << 16, 1e-16  # grid cells; what an FFT leaves where the p
 def _bin_laws(p, index):
     "For each bin that is not empty: its size, the law of S and the distances |S - sum p|."
     parts = [np.sort(p[index == m]) for m in np.unique(index)]
-    return [(part.size, poisson_binomial(part), np.abs(np.arange(part.size + 1) - part.sum()))
-            for part in parts]
+    return [
+        (part.size, poisson_binomial(part), np.abs(np.arange(part.size + 1) - part.sum()))
+        for part in parts
+    ]
 
 
 def _ece_law(laws):
     "(cell width, probabilities of the cells) of N times the ECE of a calibrated model."
     kept = [(mass[mass > _ROUNDING], far[mass > _ROUNDING]) for _, mass, far in laws]
     step = math.fsum(float(far.max()) for _, far in kept) / _CELLS
-    if step == 0: return 1.0, np.ones(1)  # every confidence is 0 or 1
+    if step == 0:
+        return 1.0, np.ones(1)  # every confidence is 0 or 1
     size, spectrum = scipy.fft.next_fast_len(_CELLS + len(kept) + 1, real=True), 1.0
     for mass, far in kept:
         cells = np.rint(far / step).astype(np.intp)
@@ -133,12 +151,13 @@ def _ece_law(laws):
 @dataclass(frozen=True, kw_only=True)
 class NullBand:
     "What a perfectly calibrated model with these confidences scores."
-    mean: float         # of its ECE, exact (@eq-null-mean)
-    low: float          # quantile (1 - level)/2
-    high: float         # quantile (1 + level)/2
-    limit: float        # quantile level: beyond it the p-value is at most 1 - level
-    error: float        # bound on the rounding of the quantiles
-    p_value: float      # P(its ECE >= the one seen), rounded up; resolved to 1e-12
+
+    mean: float  # of its ECE, exact (@eq-null-mean)
+    low: float  # quantile (1 - level)/2
+    high: float  # quantile (1 + level)/2
+    limit: float  # quantile level: beyond it the p-value is at most 1 - level
+    error: float  # bound on the rounding of the quantiles
+    p_value: float  # P(its ECE >= the one seen), rounded up; resolved to 1e-12
     mce_p_value: float  # P(its MCE >= the one seen)
     level: float
 
@@ -148,45 +167,59 @@ def _null_band(p, index, ece, mce, level):
     step, cells = _ece_law(laws)
     error = 0.0 if cells.size == 1 else len(laws) * step / 2 / n
     cdf = np.cumsum(cells)
-    low, high, limit = (float(np.searchsorted(cdf, q * cdf[-1]) * step / n)
-                        for q in ((1 - level) / 2, (1 + level) / 2, level))
+    low, high, limit = (
+        float(np.searchsorted(cdf, q * cdf[-1]) * step / n)
+        for q in ((1 - level) / 2, (1 + level) / 2, level)
+    )
     first = max(0, math.ceil((ece - error) * n / step * (1 - 1e-12) - 1e-6))
     smaller = [mass[far < mce * size * (1 - 1e-9) - 1e-12].sum() for size, mass, far in laws]
     below = math.prod(map(float, smaller))  # the largest of independent gaps
     bounded = lambda x: min(1.0, max(1e-12, float(x)))
-    return NullBand(mean=math.fsum(float(mass @ far) for _, mass, far in laws) / n, low=low,
-                    high=high, limit=limit, error=error, p_value=bounded(cells[first:].sum()),
-                    mce_p_value=bounded(1 - below), level=level)
+    return NullBand(
+        mean=math.fsum(float(mass @ far) for _, mass, far in laws) / n,
+        low=low,
+        high=high,
+        limit=limit,
+        error=error,
+        p_value=bounded(cells[first:].sum()),
+        mce_p_value=bounded(1 - below),
+        level=level,
+    )
 
 # %% ../../nbs/metrics/03_reliability.ipynb #c044
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReliabilityBins:
     "What a reliability diagram shows; shape (M,) each, NaN where a bin is empty."
-    binning: str                # "width" or "mass"
-    n: int                      # N predictions
-    level: float                # of the intervals and of the null band
-    low: np.ndarray             # lower edge (width), smallest confidence (mass)
-    high: np.ndarray            # upper edge (width), largest confidence (mass)
-    count: np.ndarray           # n_m
-    successes: np.ndarray       # right predictions
+
+    binning: str  # "width" or "mass"
+    n: int  # N predictions
+    level: float  # of the intervals and of the null band
+    low: np.ndarray  # lower edge (width), smallest confidence (mass)
+    high: np.ndarray  # upper edge (width), largest confidence (mass)
+    count: np.ndarray  # n_m
+    successes: np.ndarray  # right predictions
     mean_confidence: np.ndarray
     accuracy: np.ndarray
-    interval_low: np.ndarray    # Wilson interval of the accuracy
+    interval_low: np.ndarray  # Wilson interval of the accuracy
     interval_high: np.ndarray
     ece: float
     mce: float
-    null: NullBand | None       # None where it was not wanted
+    null: NullBand | None  # None where it was not wanted
 
     def __post_init__(self):
         for f in fields(self):
             value = getattr(self, f.name)
-            if isinstance(value, np.ndarray): object.__setattr__(self, f.name, lock(value))
+            if isinstance(value, np.ndarray):
+                object.__setattr__(self, f.name, lock(value))
 
     def to_dict(self) -> dict:
         "Plain values for JSON; NaN of an empty bin becomes None."
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        arrays = {name: [None if x != x else x for x in value.tolist()]
-                  for name, value in values.items() if isinstance(value, np.ndarray)}
+        arrays = {
+            name: [None if x != x else x for x in value.tolist()]
+            for name, value in values.items()
+            if isinstance(value, np.ndarray)
+        }
         return values | arrays | {"null": self.null and asdict(self.null)}
 
     def plot(
@@ -206,12 +239,12 @@ class ReliabilityBins:
 # %% ../../nbs/metrics/03_reliability.ipynb #c045
 def reliability_bins(
     confidence: object,  # p_i in [0, 1], shape (n,)
-    correct: object,     # y_i, booleans or 0/1, shape (n,)
+    correct: object,  # y_i, booleans or 0/1, shape (n,)
     *,
-    n_bins: int = 10,     # asked for
+    n_bins: int = 10,  # asked for
     binning: str = "width",  # or "mass": equally many predictions in each bin
     level: float = 0.95,  # of the Wilson intervals and of the null band
-    null: bool = True,    # compute the null band
+    null: bool = True,  # compute the null band
 ) -> ReliabilityBins:
     "Everything a reliability diagram shows, with what chance alone would show."
     level = as_fraction(level, where="reliability_bins", name="level")
@@ -235,11 +268,21 @@ def reliability_bins(
         ordered = np.sort(p)
         low, high = column(ordered[last[full] - count[full]]), column(ordered[last[full] - 1])
     return ReliabilityBins(
-        binning=binning, n=p.size, level=level, low=low, high=high, count=count,
-        successes=hits, mean_confidence=column(mean), accuracy=column(accuracy),
+        binning=binning,
+        n=p.size,
+        level=level,
+        low=low,
+        high=high,
+        count=count,
+        successes=hits,
+        mean_confidence=column(mean),
+        accuracy=column(accuracy),
         interval_low=column([bar.low for bar in bars]),
-        interval_high=column([bar.high for bar in bars]), ece=ece, mce=mce,
-        null=_null_band(p, index, ece, mce, level) if null else None)
+        interval_high=column([bar.high for bar in bars]),
+        ece=ece,
+        mce=mce,
+        null=_null_band(p, index, ece, mce, level) if null else None,
+    )
 
 # %% ../../nbs/metrics/03_reliability.ipynb #ece2
 _BINS = 10
@@ -256,41 +299,77 @@ def _ece_without(arm, codes, n_units):
     total = np.abs(whole).sum() + np.bincount(unit, weights=change, minlength=n_units)
     left = p.size - np.bincount(codes, minlength=n_units)
     return np.abs(whole).sum() / p.size, np.divide(
-        total, left, out=np.zeros(n_units), where=left > 0)
+        total, left, out=np.zeros(n_units), where=left > 0
+    )
 
 
 def _ece_detail(arm, level):
     "The bins with Wilson's intervals, and the null band."
     bins = reliability_bins(arm.confidence, arm.correct, n_bins=_BINS, level=level)
     band, full = bins.null, np.flatnonzero(bins.count)
-    head = ("confidence", "examples", "mean confidence", "accuracy",
-            f"{100 * level:g} % CI (Wilson)")
-    rows = [(f"{bins.low[m]:.1f} to {bins.high[m]:.1f}", int(bins.count[m]),
-             float(bins.mean_confidence[m]), float(bins.accuracy[m]),
-             f"{bins.interval_low[m]:.3f} to {bins.interval_high[m]:.3f}") for m in full]
+    head = (
+        "confidence",
+        "examples",
+        "mean confidence",
+        "accuracy",
+        f"{100 * level:g} % CI (Wilson)",
+    )
+    rows = [
+        (
+            f"{bins.low[m]:.1f} to {bins.high[m]:.1f}",
+            int(bins.count[m]),
+            float(bins.mean_confidence[m]),
+            float(bins.accuracy[m]),
+            f"{bins.interval_low[m]:.3f} to {bins.interval_high[m]:.3f}",
+        )
+        for m in full
+    ]
     notes = (
         f"The confidences fill {full.size} of {_BINS} bins of equal width (fewest answers in "
         f"one: {bins.count[full].min()}).",
         f"A calibrated model with these confidences has an ECE of {band.mean:.3f} on average "
         f"and above {band.limit:.3f} in {100 * (1 - level):.2g} of 100 test sets: "
-        f"p = {band.p_value:.2g} for the {bins.ece:.3f} seen (exact, independent answers).")
-    values = {"n_bins": _BINS, "populated": int(full.size), "mean": band.mean,
-              "low": band.low, "high": band.high, "limit": band.limit,
-              "p_value": band.p_value}
+        f"p = {band.p_value:.2g} for the {bins.ece:.3f} seen (exact, independent answers).",
+    )
+    values = {
+        "n_bins": _BINS,
+        "populated": int(full.size),
+        "mean": band.mean,
+        "low": band.low,
+        "high": band.high,
+        "limit": band.limit,
+        "p_value": band.p_value,
+    }
     p, right = float(np.mean(arm.confidence)), float(np.mean(arm.correct))
     clustered = arm.clusters is not None
     way = "overconfident" if p > right else "underconfident"
-    found = "" if clustered or band.p_value > 1 - level else ": " + (
-        way if abs(p - right) > bins.ece / 2 else "not calibrated")
-    if clustered: notes += ("Examples of one cluster are not independent: chance alone may "
-                            "give more than this, and intervals of bins are wider.",)
-    return Detail(brief=f"chance alone {band.mean:.3f}, p = {band.p_value:.2g}{found}", notes=(
-        *notes, f"Mean confidence {p:.3f}, accuracy {right:.3f}{found}."),
-                  values=values, tables={"Reliability": (head, *rows)})
+    found = (
+        ""
+        if clustered or band.p_value > 1 - level
+        else ": " + (way if abs(p - right) > bins.ece / 2 else "not calibrated")
+    )
+    if clustered:
+        notes += (
+            "Examples of one cluster are not independent: chance alone may "
+            "give more than this, and intervals of bins are wider.",
+        )
+    return Detail(
+        brief=f"chance alone {band.mean:.3f}, p = {band.p_value:.2g}{found}",
+        notes=(*notes, f"Mean confidence {p:.3f}, accuracy {right:.3f}{found}."),
+        values=values,
+        tables={"Reliability": (head, *rows)},
+    )
 
 
 ece_metric = Metric(
-    name="ece", title="ECE", unit="share", kind="answers", leave_one_out=_ece_without,
-    detail=_ece_detail, missing=lambda arm: None if arm.confidence is not None else
-    "the predictions carry no confidence",
-    caveat="The noise of an ECE never cancels, so a change of it is shown, not judged.")
+    name="ece",
+    title="ECE",
+    unit="share",
+    kind="answers",
+    leave_one_out=_ece_without,
+    detail=_ece_detail,
+    missing=lambda arm: (
+        None if arm.confidence is not None else "the predictions carry no confidence"
+    ),
+    caveat="The noise of an ECE never cancels, so a change of it is shown, not judged.",
+)

@@ -47,7 +47,8 @@ def _remainder(mass, n, sigma):
 
 def _fixed_point(mass, n):
     "The bandwidth that equals the error (@eq-smooth-fixed)."
-    if _remainder(mass, n, _FINEST) <= _FINEST: return 0.0
+    if _remainder(mass, n, _FINEST) <= _FINEST:
+        return 0.0
     excess = lambda sigma: _remainder(mass, n, sigma) - sigma
     root = scipy.optimize.brentq(excess, _FINEST, 1.5, xtol=1e-12)
     return min(1.0, root)  # 1 may round to above
@@ -55,8 +56,8 @@ def _fixed_point(mass, n):
 
 def smooth_calibration_error(
     confidence: object,  # p_i in [0, 1], shape (n,)
-    correct: object,     # y_i, booleans or 0/1, shape (n,)
-) -> float:          # in [0, 1], in points like an ECE
+    correct: object,  # y_i, booleans or 0/1, shape (n,)
+) -> float:  # in [0, 1], in points like an ECE
     "Smooth calibration error at its own bandwidth (@eq-smooth-fixed); raises ContractError."
     where = "smooth_calibration_error"
     refuse_misaligned(where, {"confidence": confidence, "correct": correct})
@@ -81,7 +82,8 @@ def smooth_without(p, y, codes, n_units):
     total = np.asarray(errors.sum(axis=0)).ravel()
     sigma = _fixed_point(total, n)
     left = n - np.bincount(codes, minlength=n_units)
-    if sigma == 0 or not left.all(): return sigma, np.full(n_units, sigma)
+    if sigma == 0 or not left.all():
+        return sigma, np.full(n_units, sigma)
     first = _remainder_without(errors, total, left, sigma)
     step = min(max(float(np.abs(first - sigma).max()), 1e-6 * sigma), sigma / 2)
     above, below = (_remainder_without(errors, total, left, sigma + s) for s in (step, -step))
@@ -94,11 +96,18 @@ def _without(arm, codes, n_units):
 
 
 def _missing(arm):
-    if arm.confidence is None: return "the predictions carry no confidence"
+    if arm.confidence is None:
+        return "the predictions carry no confidence"
     return None if len(arm) >= 30 else f"only {len(arm)} examples; at least 30 are needed"
 
 
 smooth_calibration_metric = Metric(
-    name="smooth_calibration", title="smooth calibration error", unit="share", kind="answers",
-    better="lower", leave_one_out=_without, missing=_missing,
-    caveat="shown, not judged: its interval covers too little where a model is calibrated")
+    name="smooth_calibration",
+    title="smooth calibration error",
+    unit="share",
+    kind="answers",
+    better="lower",
+    leave_one_out=_without,
+    missing=_missing,
+    caveat="shown, not judged: its interval covers too little where a model is calibrated",
+)

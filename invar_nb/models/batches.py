@@ -9,14 +9,15 @@ __all__ = ['BATCH_TOKENS', 'EVEN', 'cut_passes', 'as_batches', 'usual_tokens', '
 # %% ../../nbs/models/05_batches.ipynb #c003
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
 import numpy as np
 
 # %% ../../nbs/models/05_batches.ipynb #c004
-from ..foundations.refuse import as_count, refuse
 from ..arms.windows import Window
-from .windows import check_length
-from .load import LoadedModel, import_torch, positions
+from ..foundations.refuse import as_count, refuse
 from .chain_rule import Engine, check_ids, look_at_model, score_batch
+from .load import LoadedModel, import_torch, positions
+from .windows import check_length
 
 # %% ../../nbs/models/05_batches.ipynb #c013
 _PADDING = {"padded": 1 / 8, "equal lengths": 0.0, "one window": 0.0}  # share of a pass
@@ -24,13 +25,14 @@ _PADDING = {"padded": 1 / 8, "equal lengths": 0.0, "one window": 0.0}  # share o
 
 def cut_passes(
     windows: Sequence[Window],
-    budget: int,             # tokens of a pass, padding included
-    batching: str,           # one of _PADDING
+    budget: int,  # tokens of a pass, padding included
+    batching: str,  # one of _PADDING
     order: Iterable[int] | None = None,  # default: the longest first
 ) -> list[list[int]]:
     "Numbers of the windows that share a pass."
     read = lambda i: windows[i].stop - windows[i].start - 1  # the last one is only a target
-    if order is None: order = sorted(range(len(windows)), key=lambda i: (-read(i), i))
+    if order is None:
+        order = sorted(range(len(windows)), key=lambda i: (-read(i), i))
     passes, longest, used = [], 0, 0
     for i in order:
         most, tokens = max(longest, read(i)), used + read(i)
@@ -46,8 +48,9 @@ def cut_passes(
 
 def as_batches(passes: list[list[int]]) -> tuple[tuple[int, ...], ...]:
     "Eight passes a batch."
-    return tuple(tuple(i for part in passes[k:k + 8] for i in part)
-                 for k in range(0, len(passes), 8))
+    return tuple(
+        tuple(i for part in passes[k : k + 8] for i in part) for k in range(0, len(passes), 8)
+    )
 
 # %% ../../nbs/models/05_batches.ipynb #c019
 BATCH_TOKENS = 512  # of a forward pass
@@ -62,19 +65,27 @@ def usual_tokens(engine: Engine) -> int:
 def in_memory(act: Callable, windows: Iterable[Window]):
     "Run a pass; where memory is too small, the cure is a smaller one."
     torch, _ = import_torch("score_windows")
-    try: return act()
+    try:
+        return act()
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-        if type(error) is RuntimeError and "allocate memory" not in str(error): raise
+        if type(error) is RuntimeError and "allocate memory" not in str(error):
+            raise
         lengths = [w.stop - w.start for w in windows]
-        refuse("score_windows", "a pass must fit into memory",
-               f"{len(lengths)} windows of up to {max(lengths)} tokens",
-               "Use fewer tokens per pass, or shorter windows", code="memory")
+        refuse(
+            "score_windows",
+            "a pass must fit into memory",
+            f"{len(lengths)} windows of up to {max(lengths)} tokens",
+            "Use fewer tokens per pass, or shorter windows",
+            code="memory",
+        )
 
 # %% ../../nbs/models/05_batches.ipynb #c022
-def _choose(engine: Engine, documents: Mapping[str, np.ndarray],
-            windows: list[Window], budget: int) -> tuple[str, list[list[int]]]:
+def _choose(
+    engine: Engine, documents: Mapping[str, np.ndarray], windows: list[Window], budget: int
+) -> tuple[str, list[list[int]]]:
     "How windows share passes, in words, and the passes."
-    if engine.alone: return "one window", cut_passes(windows, 1, "one window")
+    if engine.alone:
+        return "one window", cut_passes(windows, 1, "one window")
     equal, padded = (cut_passes(windows, budget, way) for way in ("equal lengths", "padded"))
     if len(equal) <= len(padded) + 3 or not _padding_is_harmless(engine, documents, windows):
         return "equal lengths", equal
@@ -90,8 +101,10 @@ def _padding_is_harmless(engine: Engine, documents, windows: list[Window]) -> bo
     eps = torch.finfo(getattr(engine.model, "dtype", torch.float32)).eps
     together = score_batch(engine, documents, [chosen])
     alone = score_batch(engine, documents, [[w] for w in chosen])
-    return all((np.abs(a - b) <= max(5e-6, 4 * eps * float(np.abs(b).max()))).all()
-               for a, b in zip(together, alone, strict=True))
+    return all(
+        (np.abs(a - b) <= max(5e-6, 4 * eps * float(np.abs(b).max()))).all()
+        for a, b in zip(together, alone, strict=True)
+    )
 
 # %% ../../nbs/models/05_batches.ipynb #c025
 EVEN = 16  # tokens: attention is faster on rows of a multiple of these
@@ -100,13 +113,14 @@ EVEN = 16  # tokens: attention is faster on rows of a multiple of these
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Scorer:
     "A model that was looked at, and the batches in which it scores these windows."
+
     engine: Engine
     documents: Mapping[str, np.ndarray]  # token ids of each document
     windows: tuple[Window, ...]
     batches: tuple[tuple[int, ...], ...]  # numbers of windows
     facts: Mapping  # how the losses are computed: head, batching, batch_tokens
-    budget: int     # tokens of a pass
-    more: int = 0   # tokens of padding behind every pass
+    budget: int  # tokens of a pass
+    more: int = 0  # tokens of padding behind every pass
     multiple: int = 1  # of tokens that rows are padded to
 
     def passes(self, batch: tuple[int, ...]) -> list[list[int]]:
@@ -116,8 +130,10 @@ class Scorer:
     def score(self, batch: tuple[int, ...]) -> list[np.ndarray]:
         "Losses of the scored tokens [nats, float32], one array for each window of the batch."
         passes = [[self.windows[i] for i in part] for part in self.passes(batch)]
-        return in_memory(lambda: score_batch(self.engine, self.documents, passes, self.more,
-                                             self.multiple), max(passes, key=len))
+        return in_memory(
+            lambda: score_batch(self.engine, self.documents, passes, self.more, self.multiple),
+            max(passes, key=len),
+        )
 
     def backwards(self) -> "Scorer":
         "In reverse, with padding where it is harmless: other arithmetic, for a control."
@@ -126,14 +142,22 @@ class Scorer:
         limit = positions(self.engine.model)
         more = min(7, limit - longest) if limit else 7
         if self.engine.alone or not _padding_is_harmless(
-                self.engine, self.documents, list(self.windows)): more = 0
-        if self.multiple > 1 and longest % EVEN: more = 0  # not rounded up: other enough
-        return dataclasses.replace(self, batches=turned, more=more, multiple=1,
-                                   facts={**self.facts, "order": "backwards"})
+            self.engine, self.documents, list(self.windows)
+        ):
+            more = 0
+        if self.multiple > 1 and longest % EVEN:
+            more = 0  # not rounded up: other enough
+        return dataclasses.replace(
+            self,
+            batches=turned,
+            more=more,
+            multiple=1,
+            facts={**self.facts, "order": "backwards"},
+        )
 
 # %% ../../nbs/models/05_batches.ipynb #c026
 def plan_scoring(
-    model: object,                    # a Hugging Face causal LM, or a LoadedModel
+    model: object,  # a Hugging Face causal LM, or a LoadedModel
     token_ids: np.ndarray | Mapping,  # ids of the one document "0", or of each by its id
     windows: Iterable[Window],
     *,
@@ -150,9 +174,12 @@ def plan_scoring(
     for i, w in enumerate(windows):
         n = len(documents.get(w.document_id, ()))
         if w.stop > n:
-            refuse("score_windows", "a window must end inside its document",
-                   f"stop {w.stop} of {n} tokens at window {i} of document {w.document_id!r}",
-                   "Plan the windows from this text")
+            refuse(
+                "score_windows",
+                "a window must end inside its document",
+                f"stop {w.stop} of {n} tokens at window {i} of document {w.document_id!r}",
+                "Plan the windows from this text",
+            )
         check_length(w.stop - w.start - 1, limit, "score_windows")  # a target
     engine = look_at_model(model, documents[windows[0].document_id])
     for ids in documents.values():
@@ -160,12 +187,19 @@ def plan_scoring(
     tokens = batch_tokens or usual_tokens(engine)
     budget = tokens if engine.backbone is not None else min(tokens, engine.chunk_rows)
     batching, passes = in_memory(
-        lambda: _choose(engine, documents, list(windows), budget), windows)
+        lambda: _choose(engine, documents, list(windows), budget), windows
+    )
     rounded = batching == "padded" and not (limit or 0) % EVEN  # the model sees as many
     facts = {"head": engine.path, "batching": batching, "batch_tokens": tokens}
-    return Scorer(engine=engine, documents=documents, windows=windows, facts=facts,
-                  batches=as_batches(passes), budget=1 if engine.alone else budget,
-                  multiple=EVEN if rounded else 1)
+    return Scorer(
+        engine=engine,
+        documents=documents,
+        windows=windows,
+        facts=facts,
+        batches=as_batches(passes),
+        budget=1 if engine.alone else budget,
+        multiple=EVEN if rounded else 1,
+    )
 
 
 def as_documents(token_ids: object) -> dict[str, np.ndarray]:
@@ -174,12 +208,20 @@ def as_documents(token_ids: object) -> dict[str, np.ndarray]:
     for name, ids in documents.items():
         array = np.asarray(ids.cpu() if hasattr(ids, "cpu") else ids)
         if array.ndim != 1 or array.dtype.kind not in "iu":
-            refuse("score_windows", "token ids must be integers in one dimension",
-                   f"{array.dtype} of shape {array.shape}", "Pass the ids of one document")
+            refuse(
+                "score_windows",
+                "token ids must be integers in one dimension",
+                f"{array.dtype} of shape {array.shape}",
+                "Pass the ids of one document",
+            )
         if array.size and int(array.min()) < 0:
             at = int(np.flatnonzero(array < 0)[0])
-            refuse("score_windows", "token ids must not be negative",
-                   f"{int(array[at])} at token {at}", "Labels such as -100 are not token ids")
+            refuse(
+                "score_windows",
+                "token ids must not be negative",
+                f"{int(array[at])} at token {at}",
+                "Labels such as -100 are not token ids",
+            )
         documents[name] = array
     return documents
 
@@ -193,5 +235,8 @@ def token_log_losses(
 ) -> Iterator[tuple[int, np.ndarray]]:
     "(window number, -log p of each scored token [nats, float32]), batch by batch."
     scorer = plan_scoring(model, token_ids, windows, batch_tokens=batch_tokens)
-    return (pair for batch in scorer.batches
-            for pair in zip(batch, scorer.score(batch), strict=True))
+    return (
+        pair
+        for batch in scorer.batches
+        for pair in zip(batch, scorer.score(batch), strict=True)
+    )

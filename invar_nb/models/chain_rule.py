@@ -7,35 +7,39 @@ __all__ = ['CHUNK_BYTES', 'CHUNK_ROWS', 'Engine', 'evaluating', 'look_at_model',
            'head_blocks', 'behind_head', 'logit_rows', 'score_batch']
 
 # %% ../../nbs/models/04_chain_rule.ipynb #c003
-import contextlib, dataclasses, inspect
+import contextlib
+import dataclasses
+import inspect
 from collections.abc import Callable, Iterator, Mapping
+
 import numpy as np
 
 # %% ../../nbs/models/04_chain_rule.ipynb #c004
-from ..foundations.refuse import refuse
 from ..arms.windows import Window
+from ..foundations.refuse import refuse
 from .head_tiles import ROWS, can_tile, head_losses
 from .load import import_torch, positions, quiet
 
 # %% ../../nbs/models/04_chain_rule.ipynb #c025
 CHUNK_BYTES = 64 * 2**20  # float32 logits that may stand at once; 4 times that on accelerators
-CHUNK_ROWS = 256          # fewer rows re-read the head's matrix too often
+CHUNK_ROWS = 256  # fewer rows re-read the head's matrix too often
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Engine:
     "How this model's losses are computed: through its head on chosen rows, or its own logits."
+
     model: object
     backbone: object | None  # None: the model's own logits
     head: object | None
-    after: Callable | None   # what the model does to its logits behind the head, if anything
-    path: str                # recorded: "head", "head+softcap", ..., "logits"
+    after: Callable | None  # what the model does to its logits behind the head, if anything
+    path: str  # recorded: "head", "head+softcap", ..., "logits"
     device: object
     vocab_size: int
-    width: int | None        # numbers that stand for a token between the layers, where known
-    chunk_rows: int          # rows of logits that stand at once, where not tiled
-    tiled: bool              # the head is a plain matrix, taken in tiles
-    alone: bool              # a row in a batch is not what it is alone
+    width: int | None  # numbers that stand for a token between the layers, where known
+    chunk_rows: int  # rows of logits that stand at once, where not tiled
+    tiled: bool  # the head is a plain matrix, taken in tiles
+    alone: bool  # a row in a batch is not what it is alone
 
 
 @contextlib.contextmanager
@@ -43,12 +47,14 @@ def evaluating(model: object):
     "Dropout off, no graph kept; the model is left in the mode it came in."
     torch, transformers = import_torch("score_windows")
     training = bool(getattr(model, "training", False))
-    if training: model.eval()
+    if training:
+        model.eval()
     try:
         with torch.inference_mode(), quiet(transformers):  # advice on masks is not for us
             yield
     finally:
-        if training: model.train()
+        if training:
+            model.train()
 
 # %% ../../nbs/models/04_chain_rule.ipynb #c028
 def _call(module: object, input_ids, **more):
@@ -60,13 +66,15 @@ def _call(module: object, input_ids, **more):
 
 def _logits(torch, model: object, input_ids, **more):
     out = _call(model, input_ids, **more)
-    if torch.is_tensor(out): return out
+    if torch.is_tensor(out):
+        return out
     return out.logits if getattr(out, "logits", None) is not None else out[0]
 
 
 def _near(torch, one, two, relative: float) -> bool:
     "Equal within a fraction of the largest finite value; NaN never is."
-    if one.shape != two.shape: return False
+    if one.shape != two.shape:
+        return False
     finite = two[torch.isfinite(two)]
     scale = float(finite.abs().max()) if finite.numel() else 0.0
     return bool(((one == two) | ((one - two).abs() <= relative * scale)).all())
@@ -84,35 +92,48 @@ def _check_causal(torch, ask: Callable, example: np.ndarray, logits) -> bool:
     before, after = logits[:, :half], (ask(changed) if mixed else both[1:])[:, :half]
     if not _near(torch, after, before, loose):
         moved = float((after - before).abs().max())
-        refuse("score_windows",
-               "the model must be causal: a later token must not move an earlier loss",
-               f"logits that move by {moved:.2g} when a later token changes",
-               "Use a causal language model, not an encoder", code="not_causal")
+        refuse(
+            "score_windows",
+            "the model must be causal: a later token must not move an earlier loss",
+            f"logits that move by {moved:.2g} when a later token changes",
+            "Use a causal language model, not an encoder",
+            code="not_causal",
+        )
     return mixed
 
 # %% ../../nbs/models/04_chain_rule.ipynb #c031
 def _head_path(torch, model, backbone, head, rows, logits) -> tuple[str, Callable | None]:
     "How the model's own logits follow from its stack and head; ('logits', None) if no way."
-    if backbone is None: return "logits", None
+    if backbone is None:
+        return "logits", None
     hidden = getattr(_call(backbone, rows), "last_hidden_state", None)
-    if hidden is None or hidden.shape[:2] != logits.shape[:2]: return "logits", None
+    if hidden is None or hidden.shape[:2] != logits.shape[:2]:
+        return "logits", None
     plain, close = head(hidden), 4 * torch.finfo(logits.dtype).eps
     config = model.config
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
     names = ("final_logit_softcapping", "logit_scale", "logits_scaling")
     values = (getattr(text, name, None) for name in names)
     cap, scale, scaling = (v if type(v) in (int, float) and v else None for v in values)
-    ways = [("head+softcap", cap, lambda x: (x / cap).tanh() * cap),
-            ("head*scale", scale, lambda x: x * scale),
-            ("head/scale", scaling, lambda x: x / scaling),
-            ("head*scale", scaling, lambda x: x * scaling), ("head", True, None)]
-    return next(((path, act) for path, value, act in ways
-                 if value and _near(torch, act(plain) if act else plain, logits, close)),
-                ("logits", None))  # as where the model hands its stack more than token ids
+    ways = [
+        ("head+softcap", cap, lambda x: (x / cap).tanh() * cap),
+        ("head*scale", scale, lambda x: x * scale),
+        ("head/scale", scaling, lambda x: x / scaling),
+        ("head*scale", scaling, lambda x: x * scaling),
+        ("head", True, None),
+    ]
+    return next(
+        (
+            (path, act)
+            for path, value, act in ways
+            if value and _near(torch, act(plain) if act else plain, logits, close)
+        ),
+        ("logits", None),
+    )  # as where the model hands its stack more than token ids
 
 # %% ../../nbs/models/04_chain_rule.ipynb #c033
 def look_at_model(
-    model: object,   # a Hugging Face causal LM, or any module from ids to logits
+    model: object,  # a Hugging Face causal LM, or any module from ids to logits
     ids: np.ndarray,  # token ids of a document, shape (N,)
 ) -> Engine:
     "How to score with this model; raises ContractError where it is not causal."
@@ -125,48 +146,63 @@ def look_at_model(
     example = np.resize(ids[:24].astype(np.int64), min(24, positions(model) or 24))
     head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
     backbone = getattr(model, "base_model", model)
-    if head is None or backbone is model: head = backbone = None
-    ask = lambda *texts: _logits(torch, model,
-                                 torch.as_tensor(np.array(texts), device=device))
+    if head is None or backbone is model:
+        head = backbone = None
+    ask = lambda *texts: _logits(torch, model, torch.as_tensor(np.array(texts), device=device))
     with evaluating(model):
         logits = ask(example)
         alone = _check_causal(torch, ask, example, logits)
-        path, after = _head_path(torch, model, backbone, head,
-                                 torch.as_tensor(example[None], device=device), logits)
+        path, after = _head_path(
+            torch, model, backbone, head, torch.as_tensor(example[None], device=device), logits
+        )
     own, columns, on_cpu = path == "logits", logits.shape[-1], device.type == "cpu"
     return Engine(
-        model=model, backbone=None if own else backbone, head=None if own else head,
-        after=after, path=path, device=device, width=width, alone=alone,
+        model=model,
+        backbone=None if own else backbone,
+        head=None if own else head,
+        after=after,
+        path=path,
+        device=device,
+        width=width,
+        alone=alone,
         vocab_size=min(rows or columns, columns),
         chunk_rows=max(CHUNK_ROWS, CHUNK_BYTES * (1 if on_cpu else 4) // (4 * columns)),
-        tiled=on_cpu and not own and can_tile(torch, head))
+        tiled=on_cpu and not own and can_tile(torch, head),
+    )
 
 
 def check_ids(ids: np.ndarray, rows: int | None) -> None:
     "Every id must be a row of the table."
     if rows is not None and ids.size and int(ids.max()) >= rows:
         at = int(np.flatnonzero(ids >= rows)[0])
-        refuse("score_windows", f"token ids must be below the model's vocabulary of {rows}",
-               f"{int(ids[at])} at token {at}", "Use the tokenizer that belongs to this model")
+        refuse(
+            "score_windows",
+            f"token ids must be below the model's vocabulary of {rows}",
+            f"{int(ids[at])} at token {at}",
+            "Use the tokenizer that belongs to this model",
+        )
 
 # %% ../../nbs/models/04_chain_rule.ipynb #c036
 def pass_layout(
     torch,
-    documents: Mapping,    # token ids of each
+    documents: Mapping,  # token ids of each
     windows: list[Window],
-    more: int = 0,         # tokens of padding behind the longest
-    multiple: int = 1,     # rows are padded to a multiple of so many tokens
+    more: int = 0,  # tokens of padding behind the longest
+    multiple: int = 1,  # rows are padded to a multiple of so many tokens
 ) -> tuple:
     "Padded token ids of a pass; row, place and target of each scored token."
-    rows = [documents[w.document_id][w.start:w.stop - 1] for w in windows]  # then a target
+    rows = [documents[w.document_id][w.start : w.stop - 1] for w in windows]  # then a target
     width = -(-(max(map(len, rows)) + more) // multiple) * multiple
-    filled = np.array([np.pad(row, (0, width - len(row)), mode="edge") for row in rows],
-                      np.int64)
+    filled = np.array(
+        [np.pad(row, (0, width - len(row)), mode="edge") for row in rows], np.int64
+    )
     put = lambda parts: torch.as_tensor(np.concatenate(parts), dtype=torch.long)
-    return (torch.as_tensor(filled),
-            put([np.full(w.tokens, i) for i, w in enumerate(windows)]),
-            put([np.arange(w.score_from - 1, w.stop - 1) - w.start for w in windows]),
-            put([documents[w.document_id][w.score_from:w.stop] for w in windows]))
+    return (
+        torch.as_tensor(filled),
+        put([np.full(w.tokens, i) for i, w in enumerate(windows)]),
+        put([np.arange(w.score_from - 1, w.stop - 1) - w.start for w in windows]),
+        put([documents[w.document_id][w.score_from : w.stop] for w in windows]),
+    )
 
 
 def check_finite(losses: np.ndarray, window: Window, ids: np.ndarray) -> None:
@@ -175,9 +211,13 @@ def check_finite(losses: np.ndarray, window: Window, ids: np.ndarray) -> None:
     if bad.size:
         at, value = window.score_from + int(bad[0]), float(losses[bad[0]])
         cause = "The weights hold NaN" if value != value else "The model rules this token out"
-        refuse("score_windows", "every loss must be finite",
-               f"{value} at window {window.window_id!r}, token {at} (id {int(ids[at])})",
-               f"{cause}, or half precision overflowed: try float32", code="not_finite")
+        refuse(
+            "score_windows",
+            "every loss must be finite",
+            f"{value} at window {window.window_id!r}, token {at} (id {int(ids[at])})",
+            f"{cause}, or half precision overflowed: try float32",
+            code="not_finite",
+        )
 
 # %% ../../nbs/models/04_chain_rule.ipynb #c039
 def _hidden(engine: Engine, input_ids, which, place, *_):
@@ -196,7 +236,8 @@ def head_blocks(torch, engine: Engine, layouts: list) -> Iterator:
         while len(kept) >= ROWS:
             yield kept[:ROWS]
             kept = kept[ROWS:]
-    if len(kept): yield kept
+    if len(kept):
+        yield kept
 
 
 def behind_head(engine: Engine, logits):
@@ -210,8 +251,7 @@ def logit_rows(torch, engine: Engine, input_ids, which, place) -> Callable:
         hidden = _hidden(engine, input_ids, which, place)
         return lambda cut: behind_head(engine, engine.head(hidden[cut]))
     keep, device = torch.unique(place), engine.device
-    logits = _logits(torch, engine.model, input_ids.to(device),
-                     logits_to_keep=keep.to(device))
+    logits = _logits(torch, engine.model, input_ids.to(device), logits_to_keep=keep.to(device))
     place = torch.searchsorted(keep, place) if logits.shape[1] == len(keep) else place
     of, at = which.to(logits.device), place.to(logits.device)
     return lambda cut: logits[of[cut], at[cut]]
@@ -220,10 +260,10 @@ def logit_rows(torch, engine: Engine, input_ids, which, place) -> Callable:
 def score_batch(
     engine: Engine,
     documents: Mapping[str, np.ndarray],  # token ids of each document
-    passes: list[list[Window]],           # each in one pass, padded to its longest
-    more: int = 0,                        # tokens of padding behind the longest
-    multiple: int = 1,                    # rows are padded to a multiple of so many tokens
-) -> list[np.ndarray]:                    # of each window's scored tokens [nats, float32]
+    passes: list[list[Window]],  # each in one pass, padded to its longest
+    more: int = 0,  # tokens of padding behind the longest
+    multiple: int = 1,  # rows are padded to a multiple of so many tokens
+) -> list[np.ndarray]:  # of each window's scored tokens [nats, float32]
     "@eq-chain-rule-lse for a few windows; raises ContractError, naming window and token."
     torch, _ = import_torch("score_windows")
     layouts = [pass_layout(torch, documents, windows, more, multiple) for windows in passes]
@@ -241,7 +281,7 @@ def _blocks_of_losses(torch, engine: Engine, layouts: list) -> Iterator:
     if engine.tiled:
         target, done = torch.cat([layout[-1] for layout in layouts]), 0
         for hidden in head_blocks(torch, engine, layouts):
-            own, done = target[done:done + len(hidden)], done + len(hidden)
+            own, done = target[done : done + len(hidden)], done + len(hidden)
             yield head_losses(torch, engine.head, engine.after, hidden, own)
         return
     for *where, target in layouts:
@@ -250,4 +290,4 @@ def _blocks_of_losses(torch, engine: Engine, layouts: list) -> Iterator:
             logits = rows_at(slice(k, k + step))
             target = target.to(logits.device)
             log_p = logits.log_softmax(-1, dtype=torch.float32)  # converts as it reads
-            yield -log_p.gather(1, target[k:k + step, None])[:, 0]
+            yield -log_p.gather(1, target[k : k + step, None])[:, 0]

@@ -6,15 +6,34 @@
 __all__ = ['library_modules', 'module_docstring', 'passages', 'text_runs', 'demo_documents']
 
 # %% ../../nbs/models/12_demo_text.ipynb #c022
-import ast, io, os, re, sysconfig, tokenize, warnings
+import ast
+import io
+import os
+import re
+import sysconfig
+import tokenize
+import warnings
 from pathlib import Path
 
 # %% ../../nbs/models/12_demo_text.ipynb #c004
 from ..foundations.refuse import refuse
 
 # %% ../../nbs/models/12_demo_text.ipynb #c006
-_LEFT_OUT = frozenset("""distutils ensurepip idlelib lib2to3 pydoc_data test tkinter turtledemo
-    site-packages dist-packages __pycache__""".split())
+_LEFT_OUT = frozenset(
+    [
+        "distutils",
+        "ensurepip",
+        "idlelib",
+        "lib2to3",
+        "pydoc_data",
+        "test",
+        "tkinter",
+        "turtledemo",
+        "site-packages",
+        "dist-packages",
+        "__pycache__",
+    ]
+)
 
 # %% ../../nbs/models/12_demo_text.ipynb #c023
 def library_modules(
@@ -36,7 +55,8 @@ def module_docstring(path: Path) -> str:
     "The docstring of a source file, or nothing; only its first statement is parsed."
     source, other = path.read_bytes(), (tokenize.ENCODING, tokenize.COMMENT, tokenize.NL)
     tokens = tokenize.tokenize(io.BytesIO(source).readline)
-    if next(t for t in tokens if t.type not in other).type != tokenize.STRING: return ""
+    if next(t for t in tokens if t.type not in other).type != tokenize.STRING:
+        return ""
     last = next(t for t in tokens if t.type == tokenize.NEWLINE).end[0]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # old escape sequences are no concern of ours
@@ -65,22 +85,31 @@ def demo_documents(
     "Module names, sorted, and their docstrings, each passage once. Raises ContractError."
     modules = library_modules() if modules is None else modules
     if known is None:
-        try: from pydoc_data.topics import topics
+        try:
+            from pydoc_data.topics import topics
         except ImportError:
-            refuse("demo_documents", "Python's manual must be installed",
-                   "no module pydoc_data.topics",
-                   "Install the full standard library (some systems split it into packages)")
+            refuse(
+                "demo_documents",
+                "Python's manual must be installed",
+                "no module pydoc_data.topics",
+                "Install the full standard library (some systems split it into packages)",
+            )
         known = set().union(*map(text_runs, topics.values()))
     documents, seen = {}, set(known)
     for name, path in modules.items():
         docstring = module_docstring(path)
-        if not 200 <= len(docstring) <= 3000: continue
+        if not 200 <= len(docstring) <= 3000:
+            continue
         new = (block for block in passages(docstring) if seen.isdisjoint(text_runs(block)))
         text = "\n\n".join(new)
         if len(text) >= 200:
             documents[name] = text
             seen |= text_runs(text)
     if len(documents) < 20:
-        refuse("demo_documents", "the standard library must be installed as source files",
-               f"{len(documents)} docstrings", "Use a full CPython")
+        refuse(
+            "demo_documents",
+            "the standard library must be installed as source files",
+            f"{len(documents)} docstrings",
+            "Use a full CPython",
+        )
     return tuple(documents), tuple(documents.values())

@@ -38,7 +38,7 @@ class Tiles:
             if self.shifted and not begin:
                 self.shift = -x.amax(1, keepdim=True)
                 x += self.shift
-            cut = slice(*self.cuts[k:k + 2])
+            cut = slice(*self.cuts[k : k + 2])
             if cut.stop > cut.start:
                 at = self.order[cut]
                 self.picked[at] = x[at, self.target[cut] - begin]
@@ -47,22 +47,25 @@ class Tiles:
     def _logits(self, begin: int, end: int):
         torch, weight = self.torch, self.head.weight[begin:end]
         bias = None if self.head.bias is None else self.head.bias[begin:end]
-        x = self.space[:len(self.rows) * (end - begin)].view(len(self.rows), -1)
+        x = self.space[: len(self.rows) * (end - begin)].view(len(self.rows), -1)
         if not self.plain:
             logits = torch.nn.functional.linear(self.rows, weight, bias)
-            if self.after is not None: logits = self.after(logits)
+            if self.after is not None:
+                logits = self.after(logits)
             return torch.add(self.shift, logits.float(), alpha=_LOG2E, out=x)
-        if bias is None: x.copy_(self.shift)
-        else: torch.add(self.shift, bias, alpha=_LOG2E, out=x)
+        if bias is None:
+            x.copy_(self.shift)
+        else:
+            torch.add(self.shift, bias, alpha=_LOG2E, out=x)
         return x.addmm_(self.rows, weight.T)
 
 # %% ../../nbs/models/03_head_tiles.ipynb #c015
 def head_losses(
     torch,
-    head: object,            # a torch.nn.Linear
+    head: object,  # a torch.nn.Linear
     after: Callable | None,  # what the model does to its logits behind the head
-    hidden,                  # shape (rows, width)
-    target,                  # shape (rows,)
+    hidden,  # shape (rows, width)
+    target,  # shape (rows,)
 ):
     "@eq-head-tiles-sum: -log p of each target [nats, float32], shape (rows,)."
     tiles = Tiles(torch, head, after, hidden, target)
@@ -92,5 +95,9 @@ def can_tile(
     head: object,
 ) -> bool:
     "Whether a head is a plain matrix that nothing else listens to."
-    return (type(head) is torch.nn.Linear and "forward" not in vars(head)
-            and not head._forward_hooks and not head._forward_pre_hooks)
+    return (
+        type(head) is torch.nn.Linear
+        and "forward" not in vars(head)
+        and not head._forward_hooks
+        and not head._forward_pre_hooks
+    )

@@ -10,7 +10,17 @@ __all__ = ['SPLITTING', 'DIGITS_APART', 'AS_GPT2', 'NOTE', 'REASONS', 'CURES', '
            'describe', 'gguf_config', 'gguf_tokenizer', 'dequantised', 'gguf_weights', 'LoadedModel', 'load_model']
 
 # %% ../../nbs/models/02_load.ipynb #c003
-import contextlib, copy, dataclasses, functools, hashlib, json, math, os, re, tempfile, time
+import contextlib
+import copy
+import dataclasses
+import functools
+import hashlib
+import json
+import math
+import os
+import re
+import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -23,39 +33,55 @@ import numpy as np
 
 # %% ../../nbs/models/02_load.ipynb #c004
 from ..files.gguf_header import GgufHeader, read_gguf_header, write_short_copy
-from ..foundations.refuse import (ContractError, PairingError, UsageError, as_choice,
-                                         refuse)
-from ..foundations.store import (as_file, as_path, as_shape, canonical_json, digest,
-                                        file_digest, open_file, read_file)
+from invar_nb.foundations.refuse import (
+    ContractError,
+    PairingError,
+    UsageError,
+    as_choice,
+    refuse,
+)
+from invar_nb.foundations.store import (
+    as_file,
+    as_path,
+    as_shape,
+    canonical_json,
+    digest,
+    file_digest,
+    open_file,
+    read_file,
+)
 from .text import tokenizer_digest
 
 # %% ../../nbs/models/02_load.ipynb #c020
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Stored:
     "A tensor in a file."
+
     name: str
-    kind: str               # F32, BF16, Q4_0, ...
+    kind: str  # F32, BF16, Q4_0, ...
     shape: tuple[int, ...]
     path: Path
-    offset: int             # of its first byte in the file
+    offset: int  # of its first byte in the file
     n_bytes: int
     turn: Callable | None = None  # from the layout of a GGUF to that of a folder
 
     @property
-    def n(self) -> int: return math.prod(self.shape)
+    def n(self) -> int:
+        return math.prod(self.shape)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Checkpoint:
     "The files of one model: what is hashed is what is loaded."
+
     folder: Path
-    name: str                # last part of the path, or the hub id
+    name: str  # last part of the path, or the hub id
     files: tuple[Path, ...]  # the weights
-    kind: str                # "safetensors", "pickle" or "gguf"
-    commit: str | None = None          # of a hub id
-    metadata: Mapping | None = None    # of a GGUF: numbers, texts and lists by key
-    tensors: tuple[Stored, ...] = ()   # of a GGUF
-    header: GgufHeader | None = None   # of a GGUF
+    kind: str  # "safetensors", "pickle" or "gguf"
+    commit: str | None = None  # of a hub id
+    metadata: Mapping | None = None  # of a GGUF: numbers, texts and lists by key
+    tensors: tuple[Stored, ...] = ()  # of a GGUF
+    header: GgufHeader | None = None  # of a GGUF
 
     @property
     def gguf_file(self) -> str | None:
@@ -85,6 +111,7 @@ def _files_digest(files: Iterable[Path]) -> str:
         settled = time.time_ns() - max(s.st_mtime_ns, s.st_ctime_ns) > 1e9  # a clock's tick
         act = _hashed if settled else _hashed.__wrapped__
         return path.name, act(path, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino)
+
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # hashing frees the GIL
         return digest(canonical_json(dict(pool.map(hashed, files))))
 
@@ -97,6 +124,7 @@ def _hashed(path: Path, *unchanged: int) -> str:
 # %% ../../nbs/models/02_load.ipynb #c011
 class _Facts(msgspec.Struct):
     "What is read of a GGUF's metadata."
+
     architecture: str = msgspec.field(name="general.architecture")
     parts: int = msgspec.field(name="split.count", default=1)
     tokens: list[str] = msgspec.field(name="tokenizer.ggml.tokens", default=[])
@@ -105,31 +133,50 @@ class _Facts(msgspec.Struct):
 def is_gguf(path: str | Path) -> bool:
     "Whether a file begins as a GGUF file does."
     try:
-        with open_file(path, "is_gguf") as file: return file.read(4) == b"GGUF"
-    except (OSError, ValueError): return False  # no file, or a pipe
+        with open_file(path, "is_gguf") as file:
+            return file.read(4) == b"GGUF"
+    except (OSError, ValueError):
+        return False  # no file, or a pipe
 
 
 def read_gguf(path: str | Path) -> Checkpoint:
     "Header of a GGUF file, its sizes checked against the file; raises ContractError."
     if find_spec("gguf") is None:
-        refuse("read_gguf", "a GGUF needs the package gguf", "no gguf",
-               "In the clone: pip install '.[gguf]'", code="not_installed")
+        refuse(
+            "read_gguf",
+            "a GGUF needs the package gguf",
+            "no gguf",
+            "In the clone: pip install '.[gguf]'",
+            code="not_installed",
+        )
     path = Path(path)
     try:
         header = read_gguf_header(path)
         msgspec.convert(header.metadata, _Facts)
         tensors = tuple(_stored_in_gguf(path, header))
     except (ValueError, OverflowError, MemoryError) as error:
-        refuse(f"read_gguf: {path.name}", "a GGUF file must be whole, version 2 or 3",
-               str(error), "It is cut off, damaged or no GGUF: download or convert it again",
-               code="damaged")
-    return Checkpoint(folder=path.parent, name=path.name, files=(path,), kind="gguf",
-                      metadata=header.metadata, tensors=tensors, header=header)
+        refuse(
+            f"read_gguf: {path.name}",
+            "a GGUF file must be whole, version 2 or 3",
+            str(error),
+            "It is cut off, damaged or no GGUF: download or convert it again",
+            code="damaged",
+        )
+    return Checkpoint(
+        folder=path.parent,
+        name=path.name,
+        files=(path,),
+        kind="gguf",
+        metadata=header.metadata,
+        tensors=tensors,
+        header=header,
+    )
 
 
 def _stored_in_gguf(path: Path, header: GgufHeader) -> Iterator[Stored]:
     "The tensors of a GGUF; raises ValueError where they are not one after the other."
     from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
+
     if not header.tensors:
         raise ValueError("it holds no tensors")
     end, length = header.tensors_begin, path.stat().st_size
@@ -144,18 +191,51 @@ def _stored_in_gguf(path: Path, header: GgufHeader) -> Iterator[Stored]:
         if offset + n_bytes > length:
             raise ValueError(f"the file ends in tensor {entry.name!r}")
         end = offset - (-n_bytes // header.alignment) * header.alignment
-        yield Stored(name=entry.name, kind=kind.name, path=path, shape=entry.shape,
-                     offset=offset, n_bytes=n_bytes)
+        yield Stored(
+            name=entry.name,
+            kind=kind.name,
+            path=path,
+            shape=entry.shape,
+            offset=offset,
+            n_bytes=n_bytes,
+        )
 
 # %% ../../nbs/models/02_load.ipynb #gw01
 SPLITTING = "tokenizer.ggml.pre"
 # Names of rules as llama.cpp has them, build 11434: every digit apart, the rest as GPT-2 cuts.
 DIGITS_APART = frozenset(
-    "codeshell command-r exaone mellum2 minerva-7b refact smollm starcoder".split()
+    [
+        "codeshell",
+        "command-r",
+        "exaone",
+        "mellum2",
+        "minerva-7b",
+        "refact",
+        "smollm",
+        "starcoder",
+    ]
 )
 AS_GPT2 = frozenset(
-    "a.x-4.0 gigachat gpt-2 granite-docling jais jina-de jina-es jina-v1-en jina-v2-code "
-    "jina-v2-de jina-v2-es mellum modern-bert mpt olmo phi-2 roberta-bpe trillion".split()
+    [
+        "a.x-4.0",
+        "gigachat",
+        "gpt-2",
+        "granite-docling",
+        "jais",
+        "jina-de",
+        "jina-es",
+        "jina-v1-en",
+        "jina-v2-code",
+        "jina-v2-de",
+        "jina-v2-es",
+        "mellum",
+        "modern-bert",
+        "mpt",
+        "olmo",
+        "phi-2",
+        "roberta-bpe",
+        "trillion",
+    ]
 )
 
 
@@ -185,44 +265,64 @@ def unknown_splitting(
     return name if cuts_as_gpt2 and name not in AS_GPT2 else None
 
 # %% ../../nbs/models/02_load.ipynb #c017
-NOTE = ("weights dequantised; llama.cpp's kernels also quantise activations; "
-        "that error is not measured")
+NOTE = (
+    "weights dequantised; llama.cpp's kernels also quantise activations; "
+    "that error is not measured"
+)
 
 
 def gguf_facts(
     file: Checkpoint,  # a GGUF
-    config: object,    # what transformers made of its metadata
-    words: object,     # the tokenizer
+    config: object,  # what transformers made of its metadata
+    words: object,  # the tokenizer
 ) -> dict:
     "What a report says about a model that came from a GGUF; raises ContractError."
     where, facts = f"load_model: {file.name}", file.metadata
     if (parts := facts.get("split.count", 1)) > 1:
-        refuse(where, "a GGUF must be one file", f"one of {parts} parts",
-               "Join them with llama-gguf-split --merge", code="split")
+        refuse(
+            where,
+            "a GGUF must be one file",
+            f"one of {parts} parts",
+            "Join them with llama-gguf-split --merge",
+            code="split",
+        )
     scaling = facts.get(f"{facts['general.architecture']}.rope.scaling.type", "none")
     scaled = scaling != "none" or any(t.name.startswith("rope_") for t in file.tensors)
     rope = getattr(config, "rope_parameters", None) or {}
-    kinds = {part.get("rope_type") for part in (rope, *rope.values())
-             if isinstance(part, Mapping)}
+    kinds = {
+        part.get("rope_type") for part in (rope, *rope.values()) if isinstance(part, Mapping)
+    }
     if scaled and not kinds - {None, "default"}:
-        refuse(where, "transformers must know how the file scales its positions",
-               f"rope scaling {scaling!r}, which it leaves out",
-               "Score it with llama-perplexity --kl-divergence-base and compare those files",
-               code="positions")
+        refuse(
+            where,
+            "transformers must know how the file scales its positions",
+            f"rope scaling {scaling!r}, which it leaves out",
+            "Score it with llama-perplexity --kl-divergence-base and compare those files",
+            code="positions",
+        )
     tokens = dict(enumerate(facts.get("tokenizer.ggml.tokens", ())))
     vocabulary = sorted((i, word) for word, i in words.get_vocab().items())
     plain = lambda word: word.replace(" ", "\u2581")
     other = [(i, word) for i, word in vocabulary if plain(tokens.get(i, "")) != plain(word)]
     if tokens and len(other) > len(vocabulary) / 100:  # special tokens may be spelled anew
         i, word = other[0]
-        refuse(where, "the tokenizer must have the file's vocabulary",
-               f"{len(other)} of {len(vocabulary)} ids with another text, first {i} "
-               f"({word!r}, in the file {tokens.get(i)!r})",
-               "Name the folder of the model that the file was made from",
-               error=PairingError, code="tokenizers_differ")
+        refuse(
+            where,
+            "the tokenizer must have the file's vocabulary",
+            f"{len(other)} of {len(vocabulary)} ids with another text, first {i} "
+            f"({word!r}, in the file {tokens.get(i)!r})",
+            "Name the folder of the model that the file was made from",
+            error=PairingError,
+            code="tokenizers_differ",
+        )
     bits = 8 * sum(t.n_bytes for t in file.tensors) / sum(t.n for t in file.tensors)
-    return {"gguf": {"types": dict(sorted(Counter(t.kind for t in file.tensors).items())),
-                     "note": NOTE, "bits_per_weight": round(bits, 4)}}
+    return {
+        "gguf": {
+            "types": dict(sorted(Counter(t.kind for t in file.tensors).items())),
+            "note": NOTE,
+            "bits_per_weight": round(bits, 4),
+        }
+    }
 
 # %% ../../nbs/models/02_load.ipynb #c022
 _Name = TypeVar("_Name")
@@ -238,59 +338,107 @@ def weight_files(
 ) -> tuple[tuple[Path, ...], str]:
     "(files, safetensors or pickle): the one file, the shards that an index names, or all."
     where = "load_model"
-    for kind, single, others in (("safetensors", "model.safetensors", "*.safetensors"),
-                                 ("pickle", "pytorch_model.bin", "pytorch_model*.bin")):
+    for kind, single, others in (
+        ("safetensors", "model.safetensors", "*.safetensors"),
+        ("pickle", "pytorch_model.bin", "pytorch_model*.bin"),
+    ):
         one, index = folder / single, folder / f"{single}.index.json"
         if index.is_file():
             if os.path.lexists(one):
-                refuse(where, "weights must have one layout, one file or shards with an index",
-                       f"{single} and {index.name} in {folder.name}",
-                       "Delete the one out of date")
+                refuse(
+                    where,
+                    "weights must have one layout, one file or shards with an index",
+                    f"{single} and {index.name} in {folder.name}",
+                    "Delete the one out of date",
+                )
             plain = msgspec.Meta(pattern=rf"^[^/\\:\x00]+\{one.suffix}\Z")
-            names = sorted({*as_shape(
-                read_file(index, where), _Index[Annotated[str, plain]], f"{where}: {index}",
-                f"the index must map weights to plain {one.suffix} files beside it, under "
-                "weight_map", "Save the model again; files elsewhere are not followed"
-            ).weight_map.values()})
+            names = sorted(
+                {
+                    *as_shape(
+                        read_file(index, where),
+                        _Index[Annotated[str, plain]],
+                        f"{where}: {index}",
+                        f"the index must map weights to plain {one.suffix} files beside it, under "
+                        "weight_map",
+                        "Save the model again; files elsewhere are not followed",
+                    ).weight_map.values()
+                }
+            )
             missing = next((name for name in names if not (folder / name).is_file()), None)
             if missing:
-                refuse(where, "every shard named by the index must exist", missing,
-                       "Copy the missing file, or save the model again")
+                refuse(
+                    where,
+                    "every shard named by the index must exist",
+                    missing,
+                    "Copy the missing file, or save the model again",
+                )
         else:
-            names = [single] if one.is_file() else sorted(
-                path.name for path in folder.glob(others)
-                if not path.name.startswith(("consolidated", "adapter_")))
-        if names: break
+            names = (
+                [single]
+                if one.is_file()
+                else sorted(
+                    path.name
+                    for path in folder.glob(others)
+                    if not path.name.startswith(("consolidated", "adapter_"))
+                )
+            )
+        if names:
+            break
     else:
-        refuse(where, "a model folder must hold its weights", str(folder),
-               "Save the whole model there: model.safetensors is missing")
+        refuse(
+            where,
+            "a model folder must hold its weights",
+            str(folder),
+            "Save the whole model there: model.safetensors is missing",
+        )
     if kind == "pickle" and not allow_pickle:
-        refuse(where, "weights must be safetensors, since a pickle can run any program",
-               names[0], "Convert it once where you trust it, or say allow_pickle=True",
-               code="pickle")
+        refuse(
+            where,
+            "weights must be safetensors, since a pickle can run any program",
+            names[0],
+            "Convert it once where you trust it, or say allow_pickle=True",
+            code="pickle",
+        )
     return tuple(as_file(folder / name, where) for name in names), kind
 
 # %% ../../nbs/models/02_load.ipynb #c024
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 REASONS = (  # error of the hub, what it means, cure
-    ("GatedRepoError", "it is on the hub, which asks for your consent first",
-     "Accept its terms there, then log in: hf auth login"),
-    ("RevisionNotFoundError", "it is on the hub, without this revision",
-     "Check the name of the branch, tag or commit"),
-    ("RepositoryNotFoundError", "the hub has no such model, or it is private",
-     "Check the spelling; for a private one log in: hf auth login"),
-    ("LocalEntryNotFoundError", "there is no such folder here, it was not downloaded before, "
-     "and the hub was not reached", "Check the spelling, the network and HF_HUB_OFFLINE"),
-    ("OSError", "there is no such folder here, and the hub did not answer as it should",
-     "Check the spelling and the network"))
+    (
+        "GatedRepoError",
+        "it is on the hub, which asks for your consent first",
+        "Accept its terms there, then log in: hf auth login",
+    ),
+    (
+        "RevisionNotFoundError",
+        "it is on the hub, without this revision",
+        "Check the name of the branch, tag or commit",
+    ),
+    (
+        "RepositoryNotFoundError",
+        "the hub has no such model, or it is private",
+        "Check the spelling; for a private one log in: hf auth login",
+    ),
+    (
+        "LocalEntryNotFoundError",
+        "there is no such folder here, it was not downloaded before, "
+        "and the hub was not reached",
+        "Check the spelling, the network and HF_HUB_OFFLINE",
+    ),
+    (
+        "OSError",
+        "there is no such folder here, and the hub did not answer as it should",
+        "Check the spelling and the network",
+    ),
+)
 
 
 def find_checkpoint(
     path_or_id: str | Path,
     *,
-    revision: str | None = None,      # of a hub id without its own, org/name@revision
+    revision: str | None = None,  # of a hub id without its own, org/name@revision
     trust_remote_code: bool = False,  # also fetch Python files
-    allow_pickle: bool = False,       # also accept pickled weights
+    allow_pickle: bool = False,  # also accept pickled weights
 ) -> Checkpoint:
     "The weights of a directory, a GGUF or a hub id; raises ContractError with the cure."
     text, folder, where = str(path_or_id), as_path(path_or_id), "load_model"
@@ -301,51 +449,87 @@ def find_checkpoint(
         text, at, named = text.partition("@")
         revision = named if at else revision
         if isinstance(path_or_id, Path) or not _HUB_ID.fullmatch(text) or folder.exists():
-            refuse(where, "a model must be a folder with config.json, a GGUF or a hub id",
-                   text, "Name the folder, not a file in it" if text and folder.exists() else
-                   "Check the path")
+            refuse(
+                where,
+                "a model must be a folder with config.json, a GGUF or a hub id",
+                text,
+                "Name the folder, not a file in it"
+                if text and folder.exists()
+                else "Check the path",
+            )
         from huggingface_hub import snapshot_download
+
         kinds = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
         kinds += ["*.py"] * bool(trust_remote_code) + ["*.bin"] * bool(allow_pickle)
         try:
-            folder = Path(snapshot_download(text, revision=revision, allow_patterns=kinds,
-                                            ignore_patterns=["*/*", "consolidated*"]))
+            folder = Path(
+                snapshot_download(
+                    text,
+                    revision=revision,
+                    allow_patterns=kinds,
+                    ignore_patterns=["*/*", "consolidated*"],
+                )
+            )
         except (OSError, ValueError) as error:
             names = {kind.__name__ for kind in type(error).__mro__}
-            reason, cure = next((row[1:] for row in REASONS if row[0] in names),
-                                REASONS[-1][1:])
-            refuse(where, "a model must be a folder here or a hub id that can be reached",
-                   f"{text!r}: {reason}", cure, code="unreachable")
+            reason, cure = next(
+                (row[1:] for row in REASONS if row[0] in names), REASONS[-1][1:]
+            )
+            refuse(
+                where,
+                "a model must be a folder here or a hub id that can be reached",
+                f"{text!r}: {reason}",
+                cure,
+                code="unreachable",
+            )
         name, commit = text, folder.name
     if (folder / "adapter_config.json").is_file():
-        refuse(where, "a model folder must hold one whole model, not an adapter",
-               f"adapter_config.json in {folder.name}",
-               "Merge the adapter into its base model and save that; to score the weights "
-               "beside it, remove this file", code="adapter")
+        refuse(
+            where,
+            "a model folder must hold one whole model, not an adapter",
+            f"adapter_config.json in {folder.name}",
+            "Merge the adapter into its base model and save that; to score the weights "
+            "beside it, remove this file",
+            code="adapter",
+        )
     if not (folder / "config.json").is_file():
         named = [f"Name the file in it, such as {p.name}" for p in folder.glob("*.gguf")]
-        refuse(where, "a model folder must hold config.json", str(folder),
-               min(named, default="Save the whole model there, as save_pretrained does"))
+        refuse(
+            where,
+            "a model folder must hold config.json",
+            str(folder),
+            min(named, default="Save the whole model there, as save_pretrained does"),
+        )
     files, kind = weight_files(folder, allow_pickle)
     return Checkpoint(folder=folder, name=name, commit=commit, files=files, kind=kind)
 
 # %% ../../nbs/models/02_load.ipynb #c028
 def stored_tensors(checkpoint: Checkpoint) -> list[Stored]:
     "The tensors of a GGUF or of safetensors, in the order of their bytes."
-    if checkpoint.kind == "gguf": return list(checkpoint.tensors)
+    if checkpoint.kind == "gguf":
+        return list(checkpoint.tensors)
     from safetensors import safe_open
+
     tensors = []
     for path in checkpoint.files:
-        with safe_open(path, framework="numpy"): pass  # the library checks the header
+        with safe_open(path, framework="numpy"):
+            pass  # the library checks the header
         with open_file(path, "load_model") as file:
             begin = 8 + int.from_bytes(file.read(8), "little")
             header = json.loads(file.read(begin - 8))
         header.pop("__metadata__", None)
         for name, entry in sorted(header.items(), key=lambda row: row[1]["data_offsets"]):
             first, last = entry["data_offsets"]
-            tensors.append(Stored(name=name, kind=entry["dtype"], path=path,
-                                  shape=tuple(entry["shape"]), offset=begin + first,
-                                  n_bytes=last - first))
+            tensors.append(
+                Stored(
+                    name=name,
+                    kind=entry["dtype"],
+                    path=path,
+                    shape=tuple(entry["shape"]),
+                    offset=begin + first,
+                    n_bytes=last - first,
+                )
+            )
     return tensors
 
 
@@ -366,15 +550,23 @@ CURES = {  # code: cure
     "not_installed": "Install the package that the line names, beside invar-nb",
     "memory": "Use a machine with more memory, or a shorter type such as bfloat16",
     "damaged_weights": "The file is cut off, damaged or a Git LFS pointer: fetch it again",
-    "damaged_tokenizer": "Name the folder that has its files, or copy them beside the weights"}
+    "damaged_tokenizer": "Name the folder that has its files, or copy them beside the weights",
+}
 
 
 def import_torch(where: str):
     "torch and transformers, or one line that says how to get them."
-    try: import torch, transformers
+    try:
+        import torch
+        import transformers
     except ImportError as error:
-        refuse(where, "models need torch and transformers", f"no {error.name}",
-               "In the clone: pip install '.[hf]'", code="not_installed")
+        refuse(
+            where,
+            "models need torch and transformers",
+            f"no {error.name}",
+            "In the clone: pip install '.[hf]'",
+            code="not_installed",
+        )
     return torch, transformers
 
 
@@ -385,45 +577,82 @@ def quiet(transformers):
     level, bars = log.get_verbosity(), log.is_progress_bar_enabled()
     log.set_verbosity_error()
     log.disable_progress_bar()
-    try: yield
+    try:
+        yield
     finally:
         log.set_verbosity(level)
-        if bars: log.enable_progress_bar()
+        if bars:
+            log.enable_progress_bar()
 
 
 @contextlib.contextmanager
 def loading(name: str, part: str):
     "A loading step, in quiet; its errors become one line."
     from pickle import UnpicklingError
+
     from huggingface_hub.errors import StrictDataclassError  # a field has a wrong type
     from safetensors import SafetensorError
+
     _, transformers = import_torch("load_model")
     try:
-        with quiet(transformers): yield transformers
-    except ContractError: raise
-    except (OSError, EOFError, ValueError, RuntimeError, KeyError, TypeError, AttributeError,
-            ImportError, MemoryError, SafetensorError, UnpicklingError,
-            StrictDataclassError) as error:
+        with quiet(transformers):
+            yield transformers
+    except ContractError:
+        raise
+    except (
+        OSError,
+        EOFError,
+        ValueError,
+        RuntimeError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        ImportError,
+        MemoryError,
+        SafetensorError,
+        UnpicklingError,
+        StrictDataclassError,
+    ) as error:
         reason = " ".join(str(error).split())
         full = isinstance(error, MemoryError) or re.search(r"(allocate|out of) memory", reason)
-        code = ("remote_code" if "trust_remote_code" in reason else
-                "not_installed" if isinstance(error, ImportError) else
-                "memory" if full else f"damaged_{part}")
-        refuse("load_model", f"the {part} in {name} must load",
-               f"{type(error).__name__}: {reason}", CURES.get(code, "Save the model again"),
-               code=code)
+        code = (
+            "remote_code"
+            if "trust_remote_code" in reason
+            else "not_installed"
+            if isinstance(error, ImportError)
+            else "memory"
+            if full
+            else f"damaged_{part}"
+        )
+        refuse(
+            "load_model",
+            f"the {part} in {name} must load",
+            f"{type(error).__name__}: {reason}",
+            CURES.get(code, "Save the model again"),
+            code=code,
+        )
 
 # %% ../../nbs/models/02_load.ipynb #c034
 def config_digest(config: object) -> str:
     "Digest of what a config says about the model; not of names, versions and types."
-    plain = {k: v for k, v in config.to_dict().items()
-             if k not in ("_name_or_path", "transformers_version", "torch_dtype", "dtype")}
+    plain = {
+        k: v
+        for k, v in config.to_dict().items()
+        if k not in ("_name_or_path", "transformers_version", "torch_dtype", "dtype")
+    }
     text = json.dumps(plain, default=str)
     return digest(canonical_json(json.loads(text, parse_constant=str)))
 
 # %% ../../nbs/models/02_load.ipynb #c037
-_OTHER_TASKS = ("MaskedLM", "SequenceClassification", "TokenClassification", "MultipleChoice",
-                "QuestionAnswering", "NextSentencePrediction", "PreTraining")
+_OTHER_TASKS = (
+    "MaskedLM",
+    "SequenceClassification",
+    "TokenClassification",
+    "MultipleChoice",
+    "QuestionAnswering",
+    "NextSentencePrediction",
+    "PreTraining",
+)
 MOST_LAYERS = 1000  # that are built without a look at the files: a second
 
 
@@ -431,59 +660,99 @@ def check_config(config: object, checkpoint: Checkpoint) -> None:
     "A causal model of no more weights than the files hold, from this folder alone."
     torch, _ = import_torch("load_model")
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
     name, kind = checkpoint.name, config.model_type
     code = getattr(config, "auto_map", None) or {}
     built = list(getattr(config, "architectures", None) or [])
     reason = ""
     if kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and "AutoModelForCausalLM" not in code:
         reason = f"model type {kind!r}"
-    if built and all(name.endswith(_OTHER_TASKS) for name in built): reason = built[0]
+    if built and all(name.endswith(_OTHER_TASKS) for name in built):
+        reason = built[0]
     if getattr(config, "is_encoder_decoder", False):
         reason = f"{kind}, an encoder with a decoder"
     if reason:
-        refuse("load_model", "the model must be causal", reason,
-               "Use a language model that sees only earlier tokens", code="not_causal")
+        refuse(
+            "load_model",
+            "the model must be causal",
+            reason,
+            "Use a language model that sees only earlier tokens",
+            code="not_causal",
+        )
     parts = [config, *(getattr(config, key, None) for key in config.sub_configs)]
-    kernels = (value for part in parts if part is not None for key, value in vars(part).items()
-               if "_implementation" in key and "/" in str(value))
-    elsewhere = getattr(config, "transformers_weights", None) or next(
-        (file for file in code.values() if "--" in str(file)), None) or next(kernels, None)
+    kernels = (
+        value
+        for part in parts
+        if part is not None
+        for key, value in vars(part).items()
+        if "_implementation" in key and "/" in str(value)
+    )
+    elsewhere = (
+        getattr(config, "transformers_weights", None)
+        or next((file for file in code.values() if "--" in str(file)), None)
+        or next(kernels, None)
+    )
     if elsewhere:
-        refuse("load_model", "the config must not name weights or code elsewhere",
-               f"{elsewhere!r} in {name}",
-               "Take the field out; call the weights model.safetensors, copy code beside them")
-    if code: return  # a model of its own code is built by that code alone
+        refuse(
+            "load_model",
+            "the config must not name weights or code elsewhere",
+            f"{elsewhere!r} in {name}",
+            "Take the field out; call the weights model.safetensors, copy code beside them",
+        )
+    if code:
+        return  # a model of its own code is built by that code alone
     quantized = getattr(config, "quantization_config", None) is not None
-    with loading(name, "weights"): held = most_numbers(checkpoint, quantized=quantized)
+    with loading(name, "weights"):
+        held = most_numbers(checkpoint, quantized=quantized)
     layers = getattr(config.get_text_config(), "num_hidden_layers", None)
     if isinstance(layers, int) and layers < 1:
-        refuse("load_model", "the config must have num_hidden_layers of at least 1",
-               f"{layers} in {name}", "It was edited: save the model again",
-               code="config_too_small")
-    if (layers or 0) > MOST_LAYERS and checkpoint.kind != "pickle" and (
-            tensors := len(stored_tensors(checkpoint))) < layers:  # each has a tensor or more
-        refuse("load_model", "the config must not ask for more layers than the files hold",
-               f"{layers:,} layers for {tensors:,} tensors in {name}",
-               "The config belongs to another checkpoint: save the model again",
-               code="config_too_large")
+        refuse(
+            "load_model",
+            "the config must have num_hidden_layers of at least 1",
+            f"{layers} in {name}",
+            "It was edited: save the model again",
+            code="config_too_small",
+        )
+    if (
+        (layers or 0) > MOST_LAYERS
+        and checkpoint.kind != "pickle"
+        and (tensors := len(stored_tensors(checkpoint))) < layers
+    ):  # each has a tensor or more
+        refuse(
+            "load_model",
+            "the config must not ask for more layers than the files hold",
+            f"{layers:,} layers for {tensors:,} tensors in {name}",
+            "The config belongs to another checkpoint: save the model again",
+            code="config_too_large",
+        )
     with torch.device("meta"), loading(name, "config") as transformers:
         model = transformers.AutoModelForCausalLM.from_config(copy.deepcopy(config))
     asked = sum(p.numel() for p in model.parameters())
     if asked > 2 * held:
-        refuse("load_model", "the config must not ask for more weights than the files hold",
-               f"{asked:,} for {held:,} in {name}",
-               "The config belongs to another checkpoint: save the model again",
-               code="config_too_large")
+        refuse(
+            "load_model",
+            "the config must not ask for more weights than the files hold",
+            f"{asked:,} for {held:,} in {name}",
+            "The config belongs to another checkpoint: save the model again",
+            code="config_too_large",
+        )
 
 # %% ../../nbs/models/02_load.ipynb #c040
 def positions(
     model: object,  # a Hugging Face causal LM
-) -> int | None:    # None: no limit, or none known
+) -> int | None:  # None: no limit, or none known
     "How many tokens the model can read at once."
     config = getattr(model, "config", None)
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
-    names = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len",
-             "max_sequence_length", "seq_length", "context_length")
+    names = (
+        "max_position_embeddings",
+        "n_positions",
+        "n_ctx",
+        "max_seq_len",
+        "max_sequence_length",
+        "seq_length",
+        "context_length",
+    )
     values = (getattr(text, name, None) for name in names)
     limit = next((v for v in values if type(v) is int and v > 0), None)
     for name, module in model.named_modules():
@@ -509,13 +778,18 @@ def checksum(model: object) -> int:
     "A quick sum over the bits of every tensor, weighted by row; the same on every device."
     (torch, _), total = import_torch("checksum"), 0
     for _, tensor in sorted(model.state_dict().items()):
-        if not torch.is_tensor(tensor) or not tensor.numel(): continue
+        if not torch.is_tensor(tensor) or not tensor.numel():
+            continue
         tensor = tensor.detach().contiguous()
         rows = tensor.reshape(tensor.shape[0] if tensor.dim() > 1 else 1, -1)
         size, begin = (n * rows.element_size() for n in (rows.shape[1], rows.storage_offset()))
-        if begin % 8: rows = rows.clone()
-        kind = next(k for k in (torch.int64, torch.int32, torch.int16, torch.uint8)
-                    if size % k.itemsize == 0)
+        if begin % 8:
+            rows = rows.clone()
+        kind = next(
+            k
+            for k in (torch.int64, torch.int32, torch.int16, torch.uint8)
+            if size % k.itemsize == 0
+        )
         sums = rows.view(torch.uint8).view(kind).to(torch.int64).sum(1)  # modulo 2^64
         place = torch.arange(1, len(sums) + 1, device=sums.device)
         total = (total * 1_000_003 + int((sums * place).sum())) % 2**64
@@ -531,38 +805,56 @@ def load_tokenizer(
     "The tokenizer of a folder; raises ContractError with the cure."
     folder = as_path(folder)
     if not folder.is_dir():
-        refuse("load_model", "a tokenizer must be a folder on this machine", str(folder),
-               "Name the folder that holds tokenizer.json", error=UsageError)
+        refuse(
+            "load_model",
+            "a tokenizer must be a folder on this machine",
+            str(folder),
+            "Name the folder that holds tokenizer.json",
+            error=UsageError,
+        )
     if gguf_file:
         file = read_gguf(folder / gguf_file)
         return gguf_tokenizer(file, gguf_config(file))
     with loading(folder.name, "tokenizer") as transformers:
         return transformers.AutoTokenizer.from_pretrained(
-            folder, trust_remote_code=bool(trust_remote_code), local_files_only=True)
+            folder, trust_remote_code=bool(trust_remote_code), local_files_only=True
+        )
 
 
 def as_device(device: str):
     "The torch device of this name; raises UsageError where it is not there."
     torch, _ = import_torch("load_model")
     if device == "auto":
-        device = ("cuda" if torch.cuda.is_available() else
-                  "mps" if torch.backends.mps.is_available() else "cpu")
+        device = (
+            "cuda"
+            if torch.cuda.is_available()
+            else "mps"
+            if torch.backends.mps.is_available()
+            else "cpu"
+        )
     try:
         place = torch.device(device)
         torch.empty(1, device=place)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        refuse("load_model", "the device must be available",
-               f"{device!r} ({' '.join(str(error).split())[:60]})", "Use the device 'cpu'",
-               error=UsageError)
+        refuse(
+            "load_model",
+            "the device must be available",
+            f"{device!r} ({' '.join(str(error).split())[:60]})",
+            "Use the device 'cpu'",
+            error=UsageError,
+        )
     return place
 
 
 def describe(model: object) -> dict:
     "Type, attention and library versions of a model in memory."
     torch, transformers = import_torch("load_model")
-    return {"dtype": str(getattr(model, "dtype", "")).removeprefix("torch."),
-            "attention": getattr(getattr(model, "config", None), "_attn_implementation", None),
-            "torch": torch.__version__, "transformers": transformers.__version__}
+    return {
+        "dtype": str(getattr(model, "dtype", "")).removeprefix("torch."),
+        "attention": getattr(getattr(model, "config", None), "_attn_implementation", None),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+    }
 
 # %% ../../nbs/models/02_load.ipynb #gl01
 def gguf_config(file: Checkpoint) -> object:
@@ -680,7 +972,6 @@ def _beyond(model, keys: Iterable[str]) -> list[str]:
                     beyond.append((int(i), key))
     return [key for _, key in sorted(beyond)]
 
-
 # %% ../../nbs/models/02_load.ipynb #c050
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 
@@ -688,56 +979,79 @@ DTYPES = ("auto", "float32", "bfloat16", "float16")
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class LoadedModel:
     "A model ready to be scored, with everything a report must say about it."
+
     model: object
     tokenizer: object
-    name: str               # last part of the directory, or the hub id
-    weights_digest: str     # of the files
+    name: str  # last part of the directory, or the hub id
+    weights_digest: str  # of the files
     max_length: int | None  # positions the model was built for; None where it has no limit
-    provenance: Mapping     # plain JSON, for the losses and the report
-    checksum: int           # of the tensors as they were loaded
+    provenance: Mapping  # plain JSON, for the losses and the report
+    checksum: int  # of the tensors as they were loaded
 
     def check_unedited(self, where: str) -> None:
         "A model edited since it was loaded is not what its files' digest says."
         if checksum(self.model) != self.checksum:
-            refuse(where, "a loaded model must be as it was loaded: reports name its files",
-                   f"{self.name} with changed tensors",
-                   "Pass its .model: the digest is then taken of the tensors", code="edited")
+            refuse(
+                where,
+                "a loaded model must be as it was loaded: reports name its files",
+                f"{self.name} with changed tensors",
+                "Pass its .model: the digest is then taken of the tensors",
+                code="edited",
+            )
 
 
-def _load_weights(checkpoint: Checkpoint, config: object, dtype: str, device: object,
-                  code: bool) -> tuple[object, Mapping]:
+def _load_weights(
+    checkpoint: Checkpoint, config: object, dtype: str, device: object, code: bool
+) -> tuple[object, Mapping]:
     "The model in its own type where asked; and the library's notes, nothing missing in them."
     torch, _ = import_torch("load_model")
     own = getattr(config, "quantization_config", None) is not None or (
-        dtype == "auto" and device.type != "cpu")
-    options = dict(config=config, output_loading_info=True,
-                   ignore_mismatched_sizes=True)  # refused below, with the name
+        dtype == "auto" and device.type != "cpu"
+    )
+    options = dict(
+        config=config, output_loading_info=True, ignore_mismatched_sizes=True
+    )  # refused below, with the name
     plain = getattr(torch, dtype.replace("auto", "float32"))
     with loading(checkpoint.name, "weights") as transformers:
         if checkpoint.kind == "gguf":
             with torch.device("meta"):
                 empty = transformers.AutoModelForCausalLM.from_config(copy.deepcopy(config))
             tensors = gguf_weights(checkpoint, empty, plain)
-            model, notes = type(empty).from_pretrained(None, state_dict=tensors, dtype=plain,
-                                                       **options)
+            model, notes = type(empty).from_pretrained(
+                None, state_dict=tensors, dtype=plain, **options
+            )
         else:
             model, notes = transformers.AutoModelForCausalLM.from_pretrained(
-                checkpoint.folder, dtype="auto" if own else plain,
-                use_safetensors=checkpoint.kind == "safetensors", trust_remote_code=code,
-                local_files_only=True, **options)
+                checkpoint.folder,
+                dtype="auto" if own else plain,
+                use_safetensors=checkpoint.kind == "safetensors",
+                trust_remote_code=code,
+                local_files_only=True,
+                **options,
+            )
     for kind in ("missing_keys", "mismatched_keys"):
-        bad = sorted(key if isinstance(key, str) else f"{key[0]} {[*key[1]]} for {[*key[2]]}"
-                     for key in notes.get(kind) or ())
+        bad = sorted(
+            key if isinstance(key, str) else f"{key[0]} {[*key[1]]} for {[*key[2]]}"
+            for key in notes.get(kind) or ()
+        )
         if bad:
-            refuse("load_model", "the files must hold every weight the config asks for",
-                   f"{kind.split('_')[0]} {bad[0]} ({len(bad)} in all) in {checkpoint.name}",
-                   "The config is another checkpoint's, or the save was cut short: "
-                   "save the model again", code="incomplete")
+            refuse(
+                "load_model",
+                "the files must hold every weight the config asks for",
+                f"{kind.split('_')[0]} {bad[0]} ({len(bad)} in all) in {checkpoint.name}",
+                "The config is another checkpoint's, or the save was cut short: "
+                "save the model again",
+                code="incomplete",
+            )
     if beyond := _beyond(model, notes["unexpected_keys"]):
-        refuse("load_model", "the config must ask for every layer that the files hold",
-               f"{len(beyond)} tensors of more layers, first {beyond[0]}, in "
-               f"{checkpoint.name}", "The config is another checkpoint's, or was edited: "
-               "correct num_hidden_layers, or save the model again", code="config_too_small")
+        refuse(
+            "load_model",
+            "the config must ask for every layer that the files hold",
+            f"{len(beyond)} tensors of more layers, first {beyond[0]}, in {checkpoint.name}",
+            "The config is another checkpoint's, or was edited: "
+            "correct num_hidden_layers, or save the model again",
+            code="config_too_small",
+        )
     return model, notes
 
 # %% ../../nbs/models/02_load.ipynb #c052
@@ -746,23 +1060,28 @@ def load_model(
     *,
     dtype: str = "auto",  # float32 on a CPU, the checkpoint's own type on an accelerator
     device: str = "auto",  # as of torch: cpu, cuda, cuda:1, mps
-    trust_remote_code: bool = False,      # runs Python files that come with the weights
-    allow_pickle: bool = False,           # reads pickled weights if there are no safetensors
-    revision: str | None = None,          # branch, tag or commit of a hub id
+    trust_remote_code: bool = False,  # runs Python files that come with the weights
+    allow_pickle: bool = False,  # reads pickled weights if there are no safetensors
+    revision: str | None = None,  # branch, tag or commit of a hub id
     tokenizer: str | Path | None = None,  # folder of the tokenizer, if not the model's own
 ) -> LoadedModel:
     "A causal language model from a folder, a GGUF or a hub id; raises ContractError."
     as_choice(dtype, DTYPES, where="load_model", name="dtype")
     import_torch("load_model")
-    checkpoint = find_checkpoint(path_or_id, revision=revision, allow_pickle=allow_pickle,
-                                 trust_remote_code=trust_remote_code)
+    checkpoint = find_checkpoint(
+        path_or_id,
+        revision=revision,
+        allow_pickle=allow_pickle,
+        trust_remote_code=trust_remote_code,
+    )
     name, place, code = checkpoint.name, as_device(device), bool(trust_remote_code)
     if checkpoint.kind == "gguf":
         config = gguf_config(checkpoint)
     else:
         with loading(name, "config") as transformers:
             config = transformers.AutoConfig.from_pretrained(
-                checkpoint.folder, trust_remote_code=code, local_files_only=True)
+                checkpoint.folder, trust_remote_code=code, local_files_only=True
+            )
     check_config(config, checkpoint)
     has_own_words = checkpoint.kind == "gguf" and not tokenizer
     if has_own_words:
@@ -773,16 +1092,31 @@ def load_model(
     if has_own_words and (rule := unknown_splitting(checkpoint, words)):
         more["gguf"]["unknown_splitting"] = rule
     model, notes = _load_weights(checkpoint, config, dtype, place, code)
-    if not getattr(model, "is_quantized", False): model = model.to(place)
-    facts = {"model": name, "weights_digest": checkpoint.weights_digest,
-             "commit": checkpoint.commit, "weights_format": checkpoint.kind,
-             "config_digest": config_digest(config),
-             "code_digest": checkpoint.code_digest if code else None,
-             "trust_remote_code": code, "allow_pickle": bool(allow_pickle),
-             "architecture": type(model).__name__, **describe(model),
-             "parameters": sum(p.numel() for p in model.parameters()), "device": place.type,
-             "tokenizer_digest": tokenizer_digest(words),
-             "unexpected_weights": sorted(notes["unexpected_keys"])[:8], **more}
-    return LoadedModel(model=model.eval(), tokenizer=words, name=name, provenance=facts,
-                       weights_digest=facts["weights_digest"], max_length=positions(model),
-                       checksum=checksum(model))
+    if not getattr(model, "is_quantized", False):
+        model = model.to(place)
+    facts = {
+        "model": name,
+        "weights_digest": checkpoint.weights_digest,
+        "commit": checkpoint.commit,
+        "weights_format": checkpoint.kind,
+        "config_digest": config_digest(config),
+        "code_digest": checkpoint.code_digest if code else None,
+        "trust_remote_code": code,
+        "allow_pickle": bool(allow_pickle),
+        "architecture": type(model).__name__,
+        **describe(model),
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "device": place.type,
+        "tokenizer_digest": tokenizer_digest(words),
+        "unexpected_weights": sorted(notes["unexpected_keys"])[:8],
+        **more,
+    }
+    return LoadedModel(
+        model=model.eval(),
+        tokenizer=words,
+        name=name,
+        provenance=facts,
+        weights_digest=facts["weights_digest"],
+        max_length=positions(model),
+        checksum=checksum(model),
+    )

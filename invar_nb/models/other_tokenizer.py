@@ -8,6 +8,7 @@ __all__ = ['check_spelled', 'plan_whole', 'document_of_each_text', 'whole_data_i
 # %% ../../nbs/models/10_other_tokenizer.ipynb #c020
 from collections.abc import Callable, Iterable
 from os.path import commonprefix
+
 import numpy as np
 
 # %% ../../nbs/models/10_other_tokenizer.ipynb #c003
@@ -31,21 +32,25 @@ def check_spelled(
     "Raise ContractError where a text does not come back from its tokens."
     texts = tuple(texts)
     for i, text in enumerate(texts):
-        if (back := _back(tokenizer, text)) == text: continue
+        if (back := _back(tokenizer, text)) == text:
+            continue
         at = len(commonprefix([text, back]))
         lines = [line for text in texts for line in text.splitlines(keepends=True)]
         n_bytes = sum(len(line.encode()) for line in lines)
         missing = sum(len(line.encode()) for line in lines if _back(tokenizer, line) != line)
-        refuse("plan_whole", "every text must come back from its tokens letter by letter",
-               f"{missing / n_bytes:.1%} of the bytes in lines that do not; "
-               f"document {i} at character {at}: {text[at:at + 12]!r} became "
-               f"{back[at:at + 12]!r}",
-               "Leave such documents out, or compare with a model that spells them",
-               code="not_spelled")
+        refuse(
+            "plan_whole",
+            "every text must come back from its tokens letter by letter",
+            f"{missing / n_bytes:.1%} of the bytes in lines that do not; "
+            f"document {i} at character {at}: {text[at : at + 12]!r} became "
+            f"{back[at : at + 12]!r}",
+            "Leave such documents out, or compare with a model that spells them",
+            code="not_spelled",
+        )
 
 # %% ../../nbs/models/10_other_tokenizer.ipynb #c008
 def plan_whole(
-    tokenizer: object,              # a Hugging Face tokenizer, or a LoadedModel
+    tokenizer: object,  # a Hugging Face tokenizer, or a LoadedModel
     texts: str | Iterable[str] | Documents,
     *,
     max_length: int | None = None,  # tokens of a window, of this tokenizer
@@ -59,21 +64,47 @@ def plan_whole(
         texts = Documents(texts=(texts,) if isinstance(texts, str) else tuple(texts))
     words = getattr(tokenizer, "tokenizer", tokenizer)
     check_spelled(words, texts.texts)
-    if prefix_token is not None or bos == "none" or bos == "auto" and not any(
-            document_start(words, text, bos) for text in texts.texts[:1]):
+    if (
+        prefix_token is not None
+        or bos == "none"
+        or bos == "auto"
+        and not any(document_start(words, text, bos) for text in texts.texts[:1])
+    ):
         line = words("\n", add_special_tokens=False, verbose=False)["input_ids"]
-        tokens = (prefix_token, getattr(words, "bos_token_id", None),
-                  getattr(words, "eos_token_id", None), line[0] if len(line) == 1 else None)
+        tokens = (
+            prefix_token,
+            getattr(words, "bos_token_id", None),
+            getattr(words, "eos_token_id", None),
+            line[0] if len(line) == 1 else None,
+        )
         bos, prefix_token = "none", next((t for t in tokens if t is not None), None)
         if prefix_token is None:
-            refuse("plan_whole", "a token must stand before each document",
-                   "a tokenizer without BOS, EOS and line break", "Give one: prefix_token=0")
-    return plan_text(tokenizer, texts, max_length=max_length, stride=stride, bos=bos,
-                     prefix_token=prefix_token, progress=progress)
+            refuse(
+                "plan_whole",
+                "a token must stand before each document",
+                "a tokenizer without BOS, EOS and line break",
+                "Give one: prefix_token=0",
+            )
+    return plan_text(
+        tokenizer,
+        texts,
+        max_length=max_length,
+        stride=stride,
+        bos=bos,
+        prefix_token=prefix_token,
+        progress=progress,
+    )
 
 # %% ../../nbs/models/10_other_tokenizer.ipynb #c012
-_OWN = ("tokenizer_digest", "bos_tokens", "bos", "prefix_token", "languages",
-        "windows_planned", "windows_scored")  # facts of one arm, not of the comparison
+_OWN = (
+    "tokenizer_digest",
+    "bos_tokens",
+    "bos",
+    "prefix_token",
+    "languages",
+    "windows_planned",
+    "windows_scored",
+)  # facts of one arm, not of the comparison
 
 
 def document_of_each_text(plan: TextPlan) -> list[str]:
@@ -84,25 +115,40 @@ def document_of_each_text(plan: TextPlan) -> list[str]:
 
 def whole_data_id(plan: TextPlan) -> str:
     "Digest of the texts that a plan covers: what two tokenizers have in common."
-    return digest(canonical_json({"documents": document_of_each_text(plan),
-                                  "texts": plan.provenance["text_digests"]}))
+    return digest(
+        canonical_json(
+            {
+                "documents": document_of_each_text(plan),
+                "texts": plan.provenance["text_digests"],
+            }
+        )
+    )
 
 
 def whole_documents(
     losses: WindowLosses,  # of the windows of the plan
-    plan: TextPlan,        # made by `plan_whole`
-) -> WindowLosses:         # one row a document: nats per byte, weights in bytes
+    plan: TextPlan,  # made by `plan_whole`
+) -> WindowLosses:  # one row a document: nats per byte, weights in bytes
     "The losses of whole documents, which models with other tokenizers have too."
     owners = document_of_each_text(plan)
     names = list(dict.fromkeys(owners))
     place = {name: i for i, name in enumerate(names)}
     code = np.array([place[name] for name in plan.document_ids])
     nats, tokens = (np.bincount(code, weights=x, minlength=len(names)) for x in losses.totals)
-    n_bytes = np.bincount([place[name] for name in owners],
-                          weights=plan.provenance["text_bytes"]).astype(int)
+    n_bytes = np.bincount(
+        [place[name] for name in owners], weights=plan.provenance["text_bytes"]
+    ).astype(int)
     own = {name: losses.provenance.get(name) for name in _OWN}
     kept = {k: v for k, v in losses.provenance.items() if k not in _OWN}
     return WindowLosses.from_arrays(
-        names, n_bytes, nats / n_bytes, model=losses.model, data_id=whole_data_id(plan),
-        document_ids=names, weight_unit="bytes", columns={"own_tokens": tokens}, sums=False,
-        provenance={**kept, "whole_documents": own})
+        names,
+        n_bytes,
+        nats / n_bytes,
+        model=losses.model,
+        data_id=whole_data_id(plan),
+        document_ids=names,
+        weight_unit="bytes",
+        columns={"own_tokens": tokens},
+        sums=False,
+        provenance={**kept, "whole_documents": own},
+    )

@@ -7,7 +7,8 @@ __all__ = ['TRUTHS', 'NORMALIZE', 'ASKED', 'Examples', 'read_examples', 'find_le
            'known_answers', 'answer_examples']
 
 # %% ../../nbs/models/11_questions.ipynb #c002
-import math, re
+import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from os.path import commonprefix  # of any sequences
@@ -33,14 +34,16 @@ from .windows import TextPlan, plan_ids
 @dataclass(frozen=True, kw_only=True)
 class Examples:
     "Questions with candidate answers, in the order of their file."
+
     ids: tuple[str, ...]
     prompts: tuple[str, ...]
     candidates: tuple[tuple[str, ...], ...]  # at least one for each question, none twice
     answers: tuple[int, ...]  # place of the right candidate, from 0
-    places: tuple[str, ...]   # where each question stood: "line 3 of arc.jsonl"
-    columns: Mapping          # everything else by name, n entries each
+    places: tuple[str, ...]  # where each question stood: "line 3 of arc.jsonl"
+    columns: Mapping  # everything else by name, n entries each
 
-    def __len__(self): return len(self.ids)
+    def __len__(self):
+        return len(self.ids)
 
     @property
     def classes(self) -> tuple[str, ...] | None:
@@ -57,8 +60,10 @@ class Examples:
 # %% ../../nbs/models/11_questions.ipynb #c015
 _Text = Annotated[str, msgspec.Meta(min_length=1)]
 _Texts = Annotated[list[_Text], msgspec.Meta(min_length=1)]
-_CANDIDATES = ("candidates must be a list of texts, none empty, none twice",
-               'Write ["yes", "no"]')
+_CANDIDATES = (
+    "candidates must be a list of texts, none empty, none twice",
+    'Write ["yes", "no"]',
+)
 TRUTHS = ("expected", "label")  # columns that may say which candidate is right; first wins
 
 
@@ -70,39 +75,52 @@ def read_examples(
     truth = next((name for name in TRUTHS if name in table.names), TRUTHS[-1])
     roles, first, rows = ("id", "prompt", "candidates", truth), {}, []
     for place, name, prompt, texts, answer in zip(
-            table.places, *map(table.column, roles), strict=True):
+        table.places, *map(table.column, roles), strict=True
+    ):
         name = as_name(name, "id", where, place)
         if first.setdefault(name, place) != place:
-            refuse(where, "every question must have an id of its own",
-                   f"{name!r} at {first[name]} and {place}", "Rename one")
+            refuse(
+                where,
+                "every question must have an id of its own",
+                f"{name!r} at {first[name]} and {place}",
+                "Rename one",
+            )
         as_shape(prompt, str, f"{where}, {place}", "a prompt must be text", "Write a string")
         as_shape(texts, _Texts, f"{where}, {place}", *_CANDIDATES)
-        if len({*texts}) < len(texts): refuse(f"{where}, {place}", _CANDIDATES[0],
-                                              repr(texts), _CANDIDATES[1])
+        if len({*texts}) < len(texts):
+            refuse(f"{where}, {place}", _CANDIDATES[0], repr(texts), _CANDIDATES[1])
         k = texts.index(answer) if answer in texts else answer
         if not isinstance(k, int) or isinstance(k, bool) or not 0 <= k < len(texts):
-            refuse(where, f"the right answer must be one of {listed(texts)}, or its place "
-                   "from 0", f"{answer!r} at {place}",
-                   suggest(answer if isinstance(answer, str) else "", texts,
-                           "Correct the row"))
+            refuse(
+                where,
+                f"the right answer must be one of {listed(texts)}, or its place from 0",
+                f"{answer!r} at {place}",
+                suggest(answer if isinstance(answer, str) else "", texts, "Correct the row"),
+            )
         rows.append((name, prompt, tuple(texts), k))
     ids, prompts, candidates, answers = zip(*rows, strict=True)
     rest = {name: cells for name, cells in table.columns.items() if name not in roles}
-    return Examples(ids=ids, prompts=prompts, candidates=candidates, answers=answers,
-                    places=tuple(f"{place} of {path}" for place in table.places),
-                    columns=rest)
+    return Examples(
+        ids=ids,
+        prompts=prompts,
+        candidates=candidates,
+        answers=answers,
+        places=tuple(f"{place} of {path}" for place in table.places),
+        columns=rest,
+    )
 
 # %% ../../nbs/models/11_questions.ipynb #c019
 def find_leaks(
-    examples: Examples,    # of `read_examples`
+    examples: Examples,  # of `read_examples`
     texts: Iterable[str],  # what a model was trained on
     *,
-    separator: str = "",   # between prompt and candidate, as for scoring
-) -> tuple[str, ...]:      # ids, in order
+    separator: str = "",  # between prompt and candidate, as for scoring
+) -> tuple[str, ...]:  # ids, in order
     "Questions that stand in a text together with their right answer."
     fold = lambda text: re.sub(r"\s+", " ", text).strip().casefold()
-    rows = zip(examples.ids, examples.prompts, examples.candidates, examples.answers,
-               strict=True)
+    rows = zip(
+        examples.ids, examples.prompts, examples.candidates, examples.answers, strict=True
+    )
     wanted = {name: fold(prompt + separator + texts[k]) for name, prompt, texts, k in rows}
     leaked = set()
     for text in map(fold, texts):
@@ -116,9 +134,13 @@ def _refuse_bare(tokenizer, prompts, bos):
     if bos != "add" and getattr(tokenizer, "bos_token_id", None) is not None:
         cure += ", or say bos='add'"
     more = len(places) - MOST_PLACES
-    refuse("answer", "a prompt must give the model a token to start from",
-           f"{prompts[0][0]!r} at {', '.join(places[:MOST_PLACES])}"
-           + (f" and {more} more" if more > 0 else ""), cure)
+    refuse(
+        "answer",
+        "a prompt must give the model a token to start from",
+        f"{prompts[0][0]!r} at {', '.join(places[:MOST_PLACES])}"
+        + (f" and {more} more" if more > 0 else ""),
+        cure,
+    )
 
 
 def check_prompts(
@@ -126,14 +148,19 @@ def check_prompts(
     examples: Examples,
     *,
     separator: str = "",  # between prompt and candidate
-    bos: str = "auto",    # what stands before a prompt, one of BOS_POLICIES
+    bos: str = "auto",  # what stands before a prompt, one of BOS_POLICIES
 ) -> None:
     "Refuse all questions with an empty prompt before a model is loaded; ContractError."
-    bare = [(prompt, place) for prompt, place in zip(examples.prompts, examples.places,
-                                                     strict=True) if not prompt]
-    if not bare: return
+    bare = [
+        (prompt, place)
+        for prompt, place in zip(examples.prompts, examples.places, strict=True)
+        if not prompt
+    ]
+    if not bare:
+        return
     first = examples.prompts[0] + separator + examples.candidates[0][0]
-    if not document_start(tokenizer, first, bos): _refuse_bare(tokenizer, bare, bos)
+    if not document_start(tokenizer, first, bos):
+        _refuse_bare(tokenizer, bare, bos)
 
 
 def plan_candidates(
@@ -141,13 +168,14 @@ def plan_candidates(
     examples: Examples,
     *,
     separator: str = "",  # between prompt and candidate
-    bos: str = "auto",    # what stands before a prompt, one of BOS_POLICIES
+    bos: str = "auto",  # what stands before a prompt, one of BOS_POLICIES
 ) -> tuple[TextPlan, tuple]:
     "(a window a candidate, @eq-answer-likelihood; those that the tokenizer cannot write)."
     as_choice(bos, BOS_POLICIES, where="answer", name="bos", error=UsageError)
     tokenizer, longest = model.tokenizer, model.max_length or math.inf
-    ids = lambda texts: tokenizer(list(texts), add_special_tokens=False, verbose=False,
-                                  return_attention_mask=False)["input_ids"]
+    ids = lambda texts: tokenizer(
+        list(texts), add_special_tokens=False, verbose=False, return_attention_mask=False
+    )["input_ids"]
     questions = [*zip(examples.places, examples.prompts, examples.candidates, strict=True)]
     first = examples.prompts[0] + separator + examples.candidates[0][0]
     start = list(document_start(tokenizer, first, bos))
@@ -155,28 +183,48 @@ def plan_candidates(
     unknown, documents = getattr(tokenizer, "unk_token_id", None), {}
     windows, unwritable, bare_prompts = [], [], []
     for i, (bare, (place, prompt, texts)) in enumerate(
-            zip(ids(examples.prompts), questions, strict=True)):
+        zip(ids(examples.prompts), questions, strict=True)
+    ):
         rows = [next(both) for _ in texts]
         seam = min(len(commonprefix([bare, *rows])), min(map(len, rows)) - 1)
         most = len(start) + max(map(len, rows))
         if most > longest:
-            refuse("answer", "prompt and candidate must fit into the model's "
-                   f"{longest} tokens", f"{most} at {place}", "Shorten the prompt")
+            refuse(
+                "answer",
+                f"prompt and candidate must fit into the model's {longest} tokens",
+                f"{most} at {place}",
+                "Shorten the prompt",
+            )
         if len(start) + seam < 1:
             bare_prompts.append((prompt, place))
             continue
         spelled = [tokenizer.decode(row, clean_up_tokenization_spaces=False) for row in rows]
-        unwritable.append(tuple(
-            k for k, (row, text) in enumerate(zip(rows, texts, strict=True))
-            if unknown in row or not spelled[k].endswith((text, text.strip()))))
+        unwritable.append(
+            tuple(
+                k
+                for k, (row, text) in enumerate(zip(rows, texts, strict=True))
+                if unknown in row or not spelled[k].endswith((text, text.strip()))
+            )
+        )
         for k, row in enumerate(rows):
             documents[name := f"{i}.{k}"] = np.array([*start, *row], dtype=np.int64)
-            windows.append(Window(start=0, score_from=len(start) + seam, document_id=name,
-                                  stop=len(start) + len(row)))
-    if bare_prompts: _refuse_bare(tokenizer, bare_prompts, bos)
+            windows.append(
+                Window(
+                    start=0,
+                    score_from=len(start) + seam,
+                    document_id=name,
+                    stop=len(start) + len(row),
+                )
+            )
+    if bare_prompts:
+        _refuse_bare(tokenizer, bare_prompts, bos)
     plan = plan_ids(documents, windows)
-    facts = {"examples_digest": examples.digest, "tokens_digest": plan.data_id,
-             "separator": separator, "bos": bos}
+    facts = {
+        "examples_digest": examples.digest,
+        "tokens_digest": plan.data_id,
+        "separator": separator,
+        "bos": bos,
+    }
     return replace(plan, provenance=facts), tuple(unwritable)
 
 # %% ../../nbs/models/11_questions.ipynb #c030
@@ -192,7 +240,7 @@ def _shares(losses, examples, normalize, width):
     sizes = [*map(len, examples.candidates)]
     for i, x in enumerate(np.split(each, np.cumsum(sizes)[:-1])):
         e = np.exp(x - x.max())
-        p[i, :len(e)] = e / e.sum()
+        p[i, : len(e)] = e / e.sum()
     return p
 
 
@@ -207,18 +255,17 @@ def known_answers(facts: Mapping, known: Predictions, ids: tuple) -> np.ndarray 
     place = {name: i for i, name in enumerate(known.ids)}
     return p[[place[name] for name in ids]]
 
-
 # %% ../../nbs/models/11_questions.ipynb #c030b
 def answer_examples(
     model: object,  # a LoadedModel
     examples: Examples,  # of `read_examples`
     *,
     normalize: str = "none",  # "tokens", "bytes": divide each log-likelihood by its length
-    separator: str = "",      # between prompt and candidate
-    bos: str = "auto",        # what stands before a prompt, one of BOS_POLICIES
+    separator: str = "",  # between prompt and candidate
+    bos: str = "auto",  # what stands before a prompt, one of BOS_POLICIES
     known: Iterable[Predictions] = (),  # answered before: taken where all is the same
     on_known: Callable[[int | None], None] = lambda at: None,  # which of them; None: asks
-    **scoring,                # of `score_plan`: batch_tokens, journal, progress
+    **scoring,  # of `score_plan`: batch_tokens, journal, progress
 ) -> Predictions:
     "The most likely candidate of each question and its share, @eq-answer-confidence."
     as_choice(normalize, NORMALIZE, where="answer", name="normalize", error=UsageError)
@@ -230,22 +277,35 @@ def answer_examples(
         facts = scoring_facts(model, plan, batch_tokens=scoring.get("batch_tokens"))
         facts |= {"normalize": normalize}
         p = known_answers(facts, arm, examples.ids)
-        if p is not None: break
+        if p is not None:
+            break
     on_known(None if p is None else at)
     if p is None:
         losses = score_plan(model, plan, **scoring)
         facts = losses.provenance
         p = _shares(losses, examples, normalize, len(labels))
     pairs = zip(examples.prompts, examples.candidates, strict=True)
-    columns = {**examples.columns, "id": examples.ids,
-               "label": [labels[k] for k in examples.answers],
-               "prompt_digest": [digest(canonical_json(list(row))) for row in pairs],
-               **{f"p:{label}": p[:, c] for c, label in enumerate(labels)}}
-    arm = predictions_from_columns(columns, places=examples.places, labels=labels,
-                                   where="answer", model=facts["model"])
-    oov = {name: [texts[k] for k in ks] for name, texts, ks in zip(
-        examples.ids, examples.candidates, unwritable, strict=True) if ks}
-    facts = {**facts, **arm.provenance, "normalize": normalize,
-             "model_oov": dict(sorted(oov.items()))}
-    return arm.changed(provenance=facts,
-                       labels_from="given" if examples.classes else "choices")
+    columns = {
+        **examples.columns,
+        "id": examples.ids,
+        "label": [labels[k] for k in examples.answers],
+        "prompt_digest": [digest(canonical_json(list(row))) for row in pairs],
+        **{f"p:{label}": p[:, c] for c, label in enumerate(labels)},
+    }
+    arm = predictions_from_columns(
+        columns, places=examples.places, labels=labels, where="answer", model=facts["model"]
+    )
+    oov = {
+        name: [texts[k] for k in ks]
+        for name, texts, ks in zip(examples.ids, examples.candidates, unwritable, strict=True)
+        if ks
+    }
+    facts = {
+        **facts,
+        **arm.provenance,
+        "normalize": normalize,
+        "model_oov": dict(sorted(oov.items())),
+    }
+    return arm.changed(
+        provenance=facts, labels_from="given" if examples.classes else "choices"
+    )

@@ -8,31 +8,64 @@ __all__ = ['KEY', 'SPENT', 'model_facts', 'journal_key', 'open_kept', 'spending'
            'score_windows', 'score_text', 'score_tokens', 'spell_tokens', 'other_batch', 'control_file']
 
 # %% ../../nbs/models/06_score.ipynb #c003
-import contextlib, dataclasses, math, time
+import contextlib
+import dataclasses
+import math
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+
 import numpy as np
 
 # %% ../../nbs/models/06_score.ipynb #c004
 import invar_nb
+from ..arms.window_losses import WindowLosses
+from ..arms.windows import Window
+from ..comparison.units import token_slices
 from ..foundations.journal import Journal
 from ..foundations.refuse import refuse
 from ..foundations.store import canonical_json, digest
-from ..arms.windows import Window
-from ..arms.window_losses import WindowLosses
-from ..comparison.units import token_slices
+from invar_nb.models.batches import (
+    BATCH_TOKENS,
+    Scorer,
+    as_documents,
+    plan_scoring,
+    token_log_losses,
+)
+from invar_nb.models.load import (
+    LoadedModel,
+    config_digest,
+    describe,
+    positions,
+    weights_digest,
+)
 from .text import Documents
-from .windows import (DEFAULT_LENGTH, TextPlan, class_sums,
-                                     data_digest, plan_ids, plan_text, sum_columns)
-from .load import (LoadedModel, config_digest, describe, positions,
-                                  weights_digest)
-from .batches import (BATCH_TOKENS, Scorer, as_documents, plan_scoring,
-                                     token_log_losses)
+from invar_nb.models.windows import (
+    DEFAULT_LENGTH,
+    TextPlan,
+    class_sums,
+    data_digest,
+    plan_ids,
+    plan_text,
+    sum_columns,
+)
 
 # %% ../../nbs/models/06_score.ipynb #c012
-KEY = ("weights_digest", "config_digest", "code_digest", "dtype", "device", "attention",
-       "torch", "transformers", "invar_nb", "head", "batching", "batch_tokens",
-       "order")  # and data_id
+KEY = (
+    "weights_digest",
+    "config_digest",
+    "code_digest",
+    "dtype",
+    "device",
+    "attention",
+    "torch",
+    "transformers",
+    "invar_nb",
+    "head",
+    "batching",
+    "batch_tokens",
+    "order",
+)  # and data_id
 
 
 def model_facts(model: object, where: str) -> dict:
@@ -42,9 +75,13 @@ def model_facts(model: object, where: str) -> dict:
         facts = dict(model.provenance)
     else:
         config, device = getattr(model, "config", None), next(iter(model.parameters())).device
-        facts = {"model": type(model).__name__, "weights_digest": weights_digest(model),
-                 "config_digest": config_digest(config) if config is not None else None,
-                 "device": device.type, **describe(model)}
+        facts = {
+            "model": type(model).__name__,
+            "weights_digest": weights_digest(model),
+            "config_digest": config_digest(config) if config is not None else None,
+            "device": device.type,
+            **describe(model),
+        }
     return facts | {"invar_nb": invar_nb.__version__}
 
 
@@ -66,6 +103,7 @@ def open_kept(path: str | Path | None, key: Mapping) -> Iterator[tuple[dict, Cal
         def keep(name, value):
             journal.put(name, value)
             kept[name] = value
+
         yield kept, keep
 
 # %% ../../nbs/models/06_score.ipynb #k1
@@ -82,9 +120,9 @@ def spending(tokens: int) -> Iterator[None]:
 
 
 def keep_batches(
-    scorer: object,     # its windows and batches
+    scorer: object,  # its windows and batches
     measure: Callable,  # a batch -> what is kept of each of its windows, plain JSON
-    key: Mapping,       # of the journal
+    key: Mapping,  # of the journal
     path: str | Path | None,
     progress: Callable[[int, int], None] | None,  # (scored tokens so far, in all)
 ) -> list:
@@ -95,22 +133,37 @@ def keep_batches(
         for k, batch in enumerate(scorer.batches):
             name, tokens = f"batch {k}", sum(scorer.windows[i].tokens for i in batch)
             if name not in kept:
-                with spending(tokens): keep(name, measure(batch))
+                with spending(tokens):
+                    keep(name, measure(batch))
             values |= zip(batch, kept[name], strict=True)
             done += tokens
-            if progress is not None: progress(done, total)
+            if progress is not None:
+                progress(done, total)
     return [values[i] for i in sorted(values)]
 
 # %% ../../nbs/models/06_score.ipynb #c018
-def window_means(scorer: Scorer, data_id: str, facts: Mapping, path: str | Path | None,
-                 progress: Callable | None, classes=()) -> tuple[np.ndarray, dict]:
+def window_means(
+    scorer: Scorer,
+    data_id: str,
+    facts: Mapping,
+    path: str | Path | None,
+    progress: Callable | None,
+    classes=(),
+) -> tuple[np.ndarray, dict]:
     "l_i of every window, float32 losses summed in float64; columns of its classes of tokens."
+
     def measure(batch):
-        losses = [(scorer.windows[i], x) for i, x in
-                  zip(batch, scorer.score(batch), strict=True)]
-        return [[float(x.astype(np.float64).sum()) / len(x),
-                 *class_sums(classes, scorer.documents[w.document_id], w, x)]
-                for w, x in losses]
+        losses = [
+            (scorer.windows[i], x) for i, x in zip(batch, scorer.score(batch), strict=True)
+        ]
+        return [
+            [
+                float(x.astype(np.float64).sum()) / len(x),
+                *class_sums(classes, scorer.documents[w.document_id], w, x),
+            ]
+            for w, x in losses
+        ]
+
     key = {"data_id": data_id, "classes": [one.by for one in classes], **journal_key(facts)}
     rows = np.array(keep_batches(scorer, measure, key, path, progress))
     return rows[:, 0], sum_columns(classes, rows[:, 1:])
@@ -119,9 +172,18 @@ def window_means(scorer: Scorer, data_id: str, facts: Mapping, path: str | Path 
 def planned_losses(plan: TextPlan, mean, facts: Mapping, **more) -> WindowLosses:
     "The losses of a plan's windows, with the provenance of plan and model."
     return WindowLosses.from_arrays(
-        plan.window_ids, plan.tokens, mean, model=facts["model"], data_id=plan.data_id,
-        document_ids=plan.document_ids, n_bytes=plan.n_bytes, sums=False,
-        split=[w.split for w in plan.windows], provenance={**facts, **plan.provenance}, **more)
+        plan.window_ids,
+        plan.tokens,
+        mean,
+        model=facts["model"],
+        data_id=plan.data_id,
+        document_ids=plan.document_ids,
+        n_bytes=plan.n_bytes,
+        sums=False,
+        split=[w.split for w in plan.windows],
+        provenance={**facts, **plan.provenance},
+        **more,
+    )
 
 # %% ../../nbs/models/06_score.ipynb #kn1
 def differing(facts: Mapping, known: Mapping, more: Iterable[str] = ()) -> str | None:
@@ -138,19 +200,28 @@ def same_plan(plan: TextPlan, known: WindowLosses) -> bool:
 def known_rows(
     plan: TextPlan,
     known: WindowLosses,  # of windows of this text, scored before
-    facts: Mapping,       # of the model, and of how it scores
+    facts: Mapping,  # of the model, and of how it scores
 ) -> tuple[np.ndarray, np.ndarray]:  # rows of the plan, and where they stand in `known`
     "Windows that need not be scored; refuses those of another text, model or setting."
     place = {name: i for i, name in enumerate(known.window_ids)}
     rows = [i for i, name in enumerate(plan.window_ids) if name in place]
     why = differing(facts, known.provenance)
-    if why is None and not _of_text(plan, known): why = "text or windows"
+    if why is None and not _of_text(plan, known):
+        why = "text or windows"
     if why is None and not {column for one in plan.classes for column in one.columns} <= {
-            *(known.columns if same_plan(plan, known) else ())}: why = "slices"
-    if why is None and not rows: why = "choice of windows"
+        *(known.columns if same_plan(plan, known) else ())
+    }:
+        why = "slices"
+    if why is None and not rows:
+        why = "choice of windows"
     if why:
-        refuse("score_plan", "known losses must be of this model and of windows of this text",
-               f"another {why}", "Score all windows: leave known out", code="known")
+        refuse(
+            "score_plan",
+            "known losses must be of this model and of windows of this text",
+            f"another {why}",
+            "Score all windows: leave known out",
+            code="known",
+        )
     return np.array(rows), np.array([place[plan.windows[i].window_id] for i in rows])
 
 
@@ -158,20 +229,28 @@ def _of_text(plan, known):
     "Whether the token ids and all windows of known losses are those of this text."
     ids, whole = plan.token_ids.values(), plan.whole or plan.windows
     of = {w.window_id: w for w in whole}
-    if not {*known.window_ids} <= of.keys(): return False
-    if known.data_id == plan.data_id: return True
+    if not {*known.window_ids} <= of.keys():
+        return False
+    if known.data_id == plan.data_id:
+        return True
     own = [of[name] for name in known.window_ids]
-    if known.split is not None: own = [dataclasses.replace(window, split=split)
-                                       for window, split in zip(own, known.split, strict=True)]
+    if known.split is not None:
+        own = [
+            dataclasses.replace(window, split=split)
+            for window, split in zip(own, known.split, strict=True)
+        ]
     return known.data_id in (data_digest(ids, own), data_digest(ids, whole))
-
 
 # %% ../../nbs/models/06_score.ipynb #kn1b
 def known_facts(plan: TextPlan, known: WindowLosses, count: int) -> dict:
     "What a report says of windows scored before: nothing new where the plan is the same."
-    if not same_plan(plan, known): return {"windows_known": count}
-    return {name: known.provenance[name] for name in ("windows_known", "batching")
-            if name in known.provenance}
+    if not same_plan(plan, known):
+        return {"windows_known": count}
+    return {
+        name: known.provenance[name]
+        for name in ("windows_known", "batching")
+        if name in known.provenance
+    }
 
 
 def scoring_facts(model: object, plan: TextPlan, *, batch_tokens: int | None = None) -> dict:
@@ -184,8 +263,8 @@ def score_plan(
     model: object,  # a LoadedModel, or a Hugging Face causal LM
     plan: TextPlan,
     *,
-    batch_tokens: int | None = None,    # of a forward pass, padding included
-    backwards: bool = False,            # batches and their windows in reverse, for a control
+    batch_tokens: int | None = None,  # of a forward pass, padding included
+    backwards: bool = False,  # batches and their windows in reverse, for a control
     known: WindowLosses | None = None,  # of some of these windows: they are not scored again
     on_known: Callable[[int], None] | None = None,  # called with their number, where they fit
     journal: str | Path | None = None,  # a file that keeps finished batches
@@ -197,6 +276,7 @@ def score_plan(
     def scoring(part):
         scorer = plan_scoring(model, part.token_ids, part.windows, batch_tokens=batch_tokens)
         return scorer.backwards() if backwards else scorer
+
     scorer, mean, columns = scoring(plan), np.empty(len(plan.windows)), {}
     facts |= scorer.facts
     rest = np.arange(mean.size)
@@ -205,19 +285,25 @@ def score_plan(
         mean[rows], rest = known.log_loss[places], np.setdiff1d(rest, rows)
         facts |= known_facts(plan, known, len(rows))
         columns = {name: known.columns[name] for one in plan.classes for name in one.columns}
-        if on_known is not None: on_known(len(rows))
+        if on_known is not None:
+            on_known(len(rows))
     if rest.size:
         part = plan if known is None else plan.take(rest)
-        mean[rest], columns = window_means(scorer if part is plan else scoring(part),
-                                           part.data_id, facts, journal, progress,
-                                           plan.classes)
+        mean[rest], columns = window_means(
+            scorer if part is plan else scoring(part),
+            part.data_id,
+            facts,
+            journal,
+            progress,
+            plan.classes,
+        )
     return planned_losses(plan, mean, facts, columns=columns)
 
 # %% ../../nbs/models/06_score.ipynb #c020
 def score_windows(
-    model: object,                    # a LoadedModel, or a Hugging Face causal LM
+    model: object,  # a LoadedModel, or a Hugging Face causal LM
     token_ids: np.ndarray | Mapping,  # ids of one document, shape (N,), or of each by its id
-    windows: Iterable[Window],        # what plan_windows made of N
+    windows: Iterable[Window],  # what plan_windows made of N
     *,
     batch_tokens: int | None = None,  # of a forward pass, padding included
     progress: Callable[[int, int], None] | None = None,  # (scored tokens so far, in all)
@@ -226,24 +312,32 @@ def score_windows(
     windows = tuple(windows)
     if not isinstance(token_ids, Mapping):
         token_ids = {windows[0].document_id if windows else "0": token_ids}
-    return score_plan(model, plan_ids(as_documents(token_ids), windows),
-                      batch_tokens=batch_tokens, progress=progress)
+    return score_plan(
+        model,
+        plan_ids(as_documents(token_ids), windows),
+        batch_tokens=batch_tokens,
+        progress=progress,
+    )
 
 # %% ../../nbs/models/06_score.ipynb #c022
 def score_text(
-    model: object,                    # a LoadedModel, or a Hugging Face causal LM
+    model: object,  # a LoadedModel, or a Hugging Face causal LM
     texts: str | Iterable[str] | Documents,  # one text, documents, or what read_documents gave
     *,
     tokenizer: object | None = None,  # default: the LoadedModel's own
-    **options,                        # of plan_text: max_length, stride, bos, windowing, ...
+    **options,  # of plan_text: max_length, stride, bos, windowing, ...
 ) -> WindowLosses:
     "Text to losses in one call: plan_text, then score_plan."
     source = tokenizer
     if isinstance(model, LoadedModel):
         source = dataclasses.replace(model, tokenizer=tokenizer or model.tokenizer)
     elif tokenizer is None:
-        refuse("score_text", "a bare model needs its tokenizer", "None",
-               "Pass tokenizer=, or what load_model returned")
+        refuse(
+            "score_text",
+            "a bare model needs its tokenizer",
+            "None",
+            "Pass tokenizer=, or what load_model returned",
+        )
     elif not options.get("max_length"):
         options["max_length"] = min(positions(model) or DEFAULT_LENGTH, DEFAULT_LENGTH)
     return score_plan(model, plan_text(source, texts, **options))
@@ -259,8 +353,11 @@ def score_tokens(
     "The losses of single tokens of a few windows, which are scored by themselves."
     names = {*names}
     some = [w for w in plan.windows if w.window_id in names]
-    losses = token_log_losses(model, plan.token_ids, some, batch_tokens=batch_tokens) \
-        if some else ()
+    losses = (
+        token_log_losses(model, plan.token_ids, some, batch_tokens=batch_tokens)
+        if some
+        else ()
+    )
     return {some[i].window_id: x for i, x in losses}
 
 
@@ -268,19 +365,25 @@ def spell_tokens(
     tokenizer: object,
     plan: TextPlan,
     before: Mapping,  # what `score_tokens` found for the baseline
-    after: Mapping,   # and for the candidate
+    after: Mapping,  # and for the candidate
 ) -> dict[str, list[list]]:  # window id -> (text, log-loss before, after) of each piece
     "Windows as pieces of whole characters; losses to four decimals."
     spelled = {}
     for w in plan.windows:
-        if w.window_id not in before: continue
+        if w.window_id not in before:
+            continue
         ids, pieces, known, start = plan.token_ids[w.document_id], [], "", 0
-        ids, losses = ids[w.score_from:w.stop], [x[w.window_id] for x in (before, after)]
+        ids, losses = ids[w.score_from : w.stop], [x[w.window_id] for x in (before, after)]
         for stop in range(1, len(ids) + 1):
             text = tokenizer.decode(ids[:stop], clean_up_tokenization_spaces=False)
-            if stop < len(ids) and text.endswith("\ufffd"): continue  # inside a character
-            pieces.append([text[len(known):], *(
-                round(math.fsum(x[start:stop].tolist()), 4) for x in losses)])
+            if stop < len(ids) and text.endswith("\ufffd"):
+                continue  # inside a character
+            pieces.append(
+                [
+                    text[len(known) :],
+                    *(round(math.fsum(x[start:stop].tolist()), 4) for x in losses),
+                ]
+            )
             known, start = text, stop
         spelled[w.window_id] = pieces
     return spelled

@@ -8,7 +8,13 @@ __all__ = ['KEY_VARIABLE', 'ENGINES', 'DIALECTS', 'Address', 'Requests', 'is_add
            'ask_each', 'probe_server', 'ask_server', 'check_fits', 'score_served']
 
 # %% ../../nbs/models/09_servers.ipynb #c002
-import contextlib, html, json, os, random, re, ssl
+import contextlib
+import html
+import json
+import os
+import random
+import re
+import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import asdict, dataclass
@@ -16,6 +22,7 @@ from functools import cache
 from itertools import islice
 from pathlib import Path
 from urllib.parse import urlsplit
+
 import numpy as np
 
 # %% ../../nbs/models/09_servers.ipynb #c003
@@ -34,19 +41,21 @@ _WHERE = "score_served"
 @dataclass(frozen=True, kw_only=True)
 class Address:
     "Where a server is, and what was typed about it."
-    engine: str            # openai: find out
-    url: str               # without /v1, without a slash at its end
-    model: str | None      # what stands behind #
+
+    engine: str  # openai: find out
+    url: str  # without /v1, without a slash at its end
+    model: str | None  # what stands behind #
 
 
 @dataclass(frozen=True, kw_only=True)
 class Requests:
     "How a server is asked."
-    concurrency: int = 8     # requests under way at a time
-    timeout: float = 120.0   # seconds a reply may take, from the connection to its last byte
+
+    concurrency: int = 8  # requests under way at a time
+    timeout: float = 120.0  # seconds a reply may take, from the connection to its last byte
     retries: int = 6
-    backoff: float = 0.5     # seconds before the first repetition
-    longest: int = 2048      # tokens of a window
+    backoff: float = 0.5  # seconds before the first repetition
+    longest: int = 2048  # tokens of a window
 
 
 def is_address(argument: str) -> bool:
@@ -60,17 +69,30 @@ def as_address(text: str) -> Address:
     try:
         parts = urlsplit(url)
         _ = parts.port, (parts.hostname or "").encode("idna")
-    except ValueError: parts = None  # not shown: a wrong port may be half of a password
+    except ValueError:
+        parts = None  # not shown: a wrong port may be half of a password
     if parts is None or not is_address(text) or not parts.hostname:
-        refuse(_WHERE, "an address must be openai:, vllm: or sglang: and a URL",
-               "something else", "Write openai:http://localhost:8000", error=UsageError)
+        refuse(
+            _WHERE,
+            "an address must be openai:, vllm: or sglang: and a URL",
+            "something else",
+            "Write openai:http://localhost:8000",
+            error=UsageError,
+        )
     if "@" in parts.netloc or parts.query:
-        refuse(_WHERE, "an address must hold no user, password or query",
-               f"one at {parts.hostname}", error=UsageError,
-               cure=f"Put a key into the environment variable {KEY_VARIABLE}")
+        refuse(
+            _WHERE,
+            "an address must hold no user, password or query",
+            f"one at {parts.hostname}",
+            error=UsageError,
+            cure=f"Put a key into the environment variable {KEY_VARIABLE}",
+        )
     path = re.sub(r"/v1$", "", parts.path.rstrip("/"))
-    return Address(engine=engine, url=f"{parts.scheme}://{parts.netloc}{path}",
-                   model=parts.fragment or None)
+    return Address(
+        engine=engine,
+        url=f"{parts.scheme}://{parts.netloc}{path}",
+        model=parts.fragment or None,
+    )
 
 
 def host_of(text: str) -> str:
@@ -81,22 +103,31 @@ def host_of(text: str) -> str:
 @cache
 def _spelled(key: str) -> re.Pattern:
     "A key as JSON, URLs and HTML may spell it, escaped once or more often."
+
     def ways(run):  # of blanks or backslashes, or one other character
         c, n = run[0], ord(run[0])
         plain = {" ": r"\s|\+", "\\": r"\\"}.get(c, rf"\\{{0,9}}{re.escape(c)}")
         name = html.escape(c)[1:] or f"#{n};"
-        return (rf"(?:{plain}|\\{{1,9}}u{n:04x}|%(?:25){{0,9}}{n:02x}"
-                rf"|&(?:amp;){{0,9}}(?:#0{{0,9}}{n};|#x0{{0,9}}{n:x};|{name}))"
-                + f"{{1,{8 * len(run)}}}" * (c in " \\"))
+        return (
+            rf"(?:{plain}|\\{{1,9}}u{n:04x}|%(?:25){{0,9}}{n:02x}"
+            rf"|&(?:amp;){{0,9}}(?:#0{{0,9}}{n};|#x0{{0,9}}{n:x};|{name}))"
+            + f"{{1,{8 * len(run)}}}"
+            * (c in " \\")
+        )
+
     return re.compile("".join(map(ways, re.findall(r" +|\\+|.", key))), re.IGNORECASE)
 
 
 def mask_key(value: object, key: str) -> object:
     "Text, or what JSON was parsed to, with [key] in the place of the key."
-    if not key: return value
-    if isinstance(value, str): return _spelled(key).sub("[key]", value)
-    if isinstance(value, list): return [mask_key(item, key) for item in value]
-    if not isinstance(value, dict): return value
+    if not key:
+        return value
+    if isinstance(value, str):
+        return _spelled(key).sub("[key]", value)
+    if isinstance(value, list):
+        return [mask_key(item, key) for item in value]
+    if not isinstance(value, dict):
+        return value
     return {mask_key(name, key): mask_key(item, key) for name, item in value.items()}
 
 # %% ../../nbs/models/09_servers.ipynb #c020
@@ -109,32 +140,53 @@ def _first_words(data: bytes, key: str) -> str:
 def _parsed(status: int, data: bytes, path: str, key: str = "") -> object:
     "The JSON of a reply; one that was cut is a ConnectionError, anything else is refused."
     if status in (401, 403):
-        refuse(_WHERE, "the server must accept the key",
-               f"{status} ({_first_words(data, key)})",
-               f"Set the environment variable {KEY_VARIABLE}", code="key")
+        refuse(
+            _WHERE,
+            "the server must accept the key",
+            f"{status} ({_first_words(data, key)})",
+            f"Set the environment variable {KEY_VARIABLE}",
+            code="key",
+        )
     if not 200 <= status < 300:
-        refuse(_WHERE, f"the server must accept {path}",
-               f"{status} ({_first_words(data, key)})",
-               "Correct the address or the options of the server", code="status")
+        refuse(
+            _WHERE,
+            f"the server must accept {path}",
+            f"{status} ({_first_words(data, key)})",
+            "Correct the address or the options of the server",
+            code="status",
+        )
     with contextlib.suppress(ValueError, RecursionError):
         return mask_key(json.loads(data), key)
     if data.lstrip()[:1] in (b"{", b"[") and data.rstrip()[-1:] not in (b"}", b"]"):
         raise ConnectionError("JSON that was cut")
-    refuse(_WHERE, f"the server must answer {path} with JSON", _first_words(data, key),
-           "Is this the server itself, or a proxy in front of it?", code="not_json")
+    refuse(
+        _WHERE,
+        f"the server must answer {path} with JSON",
+        _first_words(data, key),
+        "Is this the server itself, or a proxy in front of it?",
+        code="not_json",
+    )
 
 # %% ../../nbs/models/09_servers.ipynb #c0212
 async def exchange(url: str, body: Mapping | None, limit: int, options: dict) -> tuple:
     "One request, a GET without a body: (status, Retry-After, at most `limit` bytes)."
     import httpx
-    async with httpx.AsyncClient(**options) as http, http.stream(
-            "GET" if body is None else "POST", url, json=body) as reply:
+
+    async with (
+        httpx.AsyncClient(**options) as http,
+        http.stream("GET" if body is None else "POST", url, json=body) as reply,
+    ):
         data = bytearray()
         async for piece in reply.aiter_raw():
             data += piece
             if len(data) > limit:
-                refuse(_WHERE, f"a reply must have at most {limit} bytes", "more",
-                       "Is this the server itself?", code="size")
+                refuse(
+                    _WHERE,
+                    f"a reply must have at most {limit} bytes",
+                    "more",
+                    "Is this the server itself?",
+                    code="size",
+                )
         return reply.status_code, reply.headers.get("retry-after"), bytes(data)
 
 # %% ../../nbs/models/09_servers.ipynb #c022
@@ -145,38 +197,61 @@ class Connection:
     "Asks one server for JSON, again where that may help; within a `with`."
 
     def __init__(self, address: Address, requests: Requests):
-        try: import httpx
+        try:
+            import httpx
         except ImportError:
-            refuse(_WHERE, "httpx must be installed to ask a server", "no httpx",
-                   "In the clone: pip install '.[servers]'",
-                   code="not_installed")
+            refuse(
+                _WHERE,
+                "httpx must be installed to ask a server",
+                "no httpx",
+                "In the clone: pip install '.[servers]'",
+                code="not_installed",
+            )
         self.key = os.environ.get(KEY_VARIABLE, "").strip()
         if not (self.key.isascii() and self.key.isprintable()):
-            refuse(_WHERE, f"{KEY_VARIABLE} must be one line of printable ASCII",
-                   "another character in it", "Set it again, without quotes and line breaks",
-                   error=UsageError)
+            refuse(
+                _WHERE,
+                f"{KEY_VARIABLE} must be one line of printable ASCII",
+                "another character in it",
+                "Set it again, without quotes and line breaks",
+                error=UsageError,
+            )
         if self.key and not 8 <= len(self.key) <= 8192:
-            refuse(_WHERE, f"{KEY_VARIABLE} must have 8 to 8192 characters, since it is "
-                   "masked in replies", f"{len(self.key)}",
-                   "Unset it where the server needs no key", error=UsageError)
+            refuse(
+                _WHERE,
+                f"{KEY_VARIABLE} must have 8 to 8192 characters, since it is "
+                "masked in replies",
+                f"{len(self.key)}",
+                "Unset it where the server needs no key",
+                error=UsageError,
+            )
         self.address, self.requests = address, requests
-        headers = {"Accept": "application/json", "Accept-Encoding": "identity",
-                   "User-Agent": f"invar_nb/{invar_nb.__version__}"}
-        if self.key: headers["Authorization"] = f"Bearer {self.key}"
-        self.options = dict(headers=headers, timeout=None, trust_env=False,
-                            verify=ssl.create_default_context())  # this system's certificates
+        headers = {
+            "Accept": "application/json",
+            "Accept-Encoding": "identity",
+            "User-Agent": f"invar_nb/{invar_nb.__version__}",
+        }
+        if self.key:
+            headers["Authorization"] = f"Bearer {self.key}"
+        self.options = dict(
+            headers=headers, timeout=None, trust_env=False, verify=ssl.create_default_context()
+        )  # this system's certificates
 
     def __enter__(self) -> "Connection":
         from anyio.from_thread import start_blocking_portal  # httpx brings it
+
         self.held = contextlib.ExitStack()
         self.portal = self.held.enter_context(start_blocking_portal())
         return self
 
-    def __exit__(self, *error): return self.held.__exit__(*error)
+    def __exit__(self, *error):
+        return self.held.__exit__(*error)
 
     async def ask(self, path: str, body: Mapping | None = None, tokens: int = 0) -> object:
         "The JSON that a path answers with; ConnectionError when it fails too often."
-        import anyio, httpx
+        import anyio
+        import httpx
+
         wanted, url, problem = self.requests, self.address.url + path, "no answer"
         again = wanted.retries if body is not None else min(2, wanted.retries)
         for attempt in range(1 + again):
@@ -184,115 +259,171 @@ class Connection:
             try:
                 with anyio.fail_after(wanted.timeout):
                     status, later, data = await exchange(
-                        url, body, 2**20 + 4096 * tokens, self.options)
-                if status not in _AGAIN: return _parsed(status, data, path, self.key)
+                        url, body, 2**20 + 4096 * tokens, self.options
+                    )
+                if status not in _AGAIN:
+                    return _parsed(status, data, path, self.key)
                 problem = f"{status} ({_first_words(data, self.key)})"
-                if re.fullmatch(r"\d+(\.\d+)?", later or ""): pause = float(later)
+                if re.fullmatch(r"\d+(\.\d+)?", later or ""):
+                    pause = float(later)
             except (httpx.TransportError, OSError) as error:
                 problem = type(error).__name__  # a protocol error repeats what the server sent
                 if isinstance(error, TimeoutError):
                     problem += f" no end in {wanted.timeout:g} s"
                 elif isinstance(error, (httpx.ConnectError, OSError)):
-                    while cause := error.__cause__ or error.__context__: error = cause
+                    while cause := error.__cause__ or error.__context__:
+                        error = cause
                     problem = f"{type(error).__name__} {error}"
-            if attempt == again or pause > 300: break
+            if attempt == again or pause > 300:
+                break
             await anyio.sleep(pause)
-        raise ConnectionError(f"{_WHERE}: {url} must answer; got {problem} after "
-                              f"{attempt + 1} tries. Check the address, or run again to "
-                              "resume.")
+        raise ConnectionError(
+            f"{_WHERE}: {url} must answer; got {problem} after "
+            f"{attempt + 1} tries. Check the address, or run again to "
+            "resume."
+        )
 
 # %% ../../nbs/models/09_servers.ipynb #c025
 @dataclass(frozen=True, kw_only=True)
 class Served:
     "What a server says of itself."
+
     engine: str
     model: str
-    version: str | None = None     # of the engine
-    weights: str | None = None     # the folder, file or version of the weights, if it says so
+    version: str | None = None  # of the engine
+    weights: str | None = None  # the folder, file or version of the weights, if it says so
     max_length: int | None = None  # positions, those of generated tokens included
 
 
 def _at(value: object, *path, kind: type = object) -> object:
     "What stands at a path of names and places, where it has the right type; else None."
     for step in path:
-        try: value = value[step]
-        except (KeyError, IndexError, TypeError): return None
+        try:
+            value = value[step]
+        except (KeyError, IndexError, TypeError):
+            return None
     return value if isinstance(value, kind) else None
 
 
 def identify(
-    get: Callable,             # path -> the JSON found there, or None
+    get: Callable,  # path -> the JSON found there, or None
     *,
-    wanted: str = "openai",    # engine as typed; "openai": find out
+    wanted: str = "openai",  # engine as typed; "openai": find out
     model: str | None = None,  # where several are served
 ) -> Served:
     "Which engine answers, and with which model; by asking."
-    entries = [e for e in _at(get("/v1/models"), "data", kind=list) or ()
-               if _at(e, "id", kind=str)]
-    if model is None: entries = [e for e in entries if not e.get("parent")] or entries
+    entries = [
+        e for e in _at(get("/v1/models"), "data", kind=list) or () if _at(e, "id", kind=str)
+    ]
+    if model is None:
+        entries = [e for e in entries if not e.get("parent")] or entries
     named = [e for e in entries if model in (None, e["id"])]
     if len(named) != 1 and (entries or model is not None):
-        refuse(_WHERE, "the address must name one model that is served",
-               ", ".join(repr(e["id"]) for e in entries) or "none listed",
-               "Write its name behind the address: URL#NAME", code="model")
+        refuse(
+            _WHERE,
+            "the address must name one model that is served",
+            ", ".join(repr(e["id"]) for e in entries) or "none listed",
+            "Write its name behind the address: URL#NAME",
+            code="model",
+        )
     entry = named[0] if named else {}
     sglang = lambda name: get(f"/{name}") or get(f"/get_{name}")
     engine = _at(entry, "owned_by", kind=str)
     if engine not in ("vllm", "sglang", "llamacpp"):
-        engine = ("sglang" if _at(sglang("model_info"), "model_path", kind=str) else
-                  "vllm" if _at(get("/version"), "version", kind=str) else wanted)
+        engine = (
+            "sglang"
+            if _at(sglang("model_info"), "model_path", kind=str)
+            else "vllm"
+            if _at(get("/version"), "version", kind=str)
+            else wanted
+        )
     if engine == "llamacpp" or wanted not in ("openai", engine):
-        refuse(_WHERE, f"the server must be {wanted}, as its address says, and give "
-               "log-probabilities of a prompt", engine, "Write openai: before the URL; of "
-               "llama.cpp, score the GGUF itself", code="engine")
+        refuse(
+            _WHERE,
+            f"the server must be {wanted}, as its address says, and give "
+            "log-probabilities of a prompt",
+            engine,
+            "Write openai: before the URL; of llama.cpp, score the GGUF itself",
+            code="engine",
+        )
     about = sglang("model_info") if engine == "sglang" else None
     version = sglang("server_info") if engine == "sglang" else get("/version")
     path, mark = (_at(about, name, kind=str) for name in ("model_path", "weight_version"))
     weights = _at(entry, "root", kind=str) or " ".join(filter(None, (path, mark)))
     name = _at(entry, "id", kind=str) or path
     if name is None:
-        refuse(_WHERE, "the server must list its model at /v1/models", "no model",
-               "Check the address; name the model: URL#NAME", code="model")
-    return Served(engine=engine, model=name, weights=weights or None,
-                  version=_at(version, "version", kind=str),
-                  max_length=_at(entry, "max_model_len", kind=int))
+        refuse(
+            _WHERE,
+            "the server must list its model at /v1/models",
+            "no model",
+            "Check the address; name the model: URL#NAME",
+            code="model",
+        )
+    return Served(
+        engine=engine,
+        model=name,
+        weights=weights or None,
+        version=_at(version, "version", kind=str),
+        max_length=_at(entry, "max_model_len", kind=int),
+    )
 
 # %% ../../nbs/models/09_servers.ipynb #c028
 _SMALLEST = -9999.0  # vLLM's minus infinity
-_ROUNDING = 1e-5     # log-softmax may pass 0
-_NO_PROMPT = ("This server gives log-probabilities of generated tokens only, or they are off. "
-              "Use vLLM or SGLang, or score the checkpoint itself")
+_ROUNDING = 1e-5  # log-softmax may pass 0
+_NO_PROMPT = (
+    "This server gives log-probabilities of generated tokens only, or they are off. "
+    "Use vLLM or SGLang, or score the checkpoint itself"
+)
 
 
 def check_reply(
-    values: Sequence,          # a log-probability for each token, the first one None
-    same_ids: Sequence | None, # the ids that came back
-    ids: Sequence[int],        # the ids that were sent
-) -> np.ndarray:               # float64, shape (len(ids) - 1,)
+    values: Sequence,  # a log-probability for each token, the first one None
+    same_ids: Sequence | None,  # the ids that came back
+    ids: Sequence[int],  # the ids that were sent
+) -> np.ndarray:  # float64, shape (len(ids) - 1,)
     "Log-probabilities of tokens 1 to n - 1, where a reply is about the ids that were sent."
     n, say = len(ids), lambda must, got, cure, code: refuse(_WHERE, must, got, cure, code=code)
     if not isinstance(same_ids, list):
-        say("a reply must return the token ids that were sent", "none",
-            "vLLM does so from 0.10.2 on. Update the server", "no_ids")
+        say(
+            "a reply must return the token ids that were sent",
+            "none",
+            "vLLM does so from 0.10.2 on. Update the server",
+            "no_ids",
+        )
     if same_ids != list(ids):
         both = min(n, len(same_ids))
         at = next((k for k in range(both) if same_ids[k] != ids[k]), both)
-        say("the token ids that come back must be those that were sent",
-            f"{len(same_ids)} for {n} ids, first different at {at} ({same_ids[at:at + 3]} for "
-            f"{list(ids[at:at + 3])})", "The server changes the prompt, mixes up replies, or "
-            "has another tokenizer: check --tokenizer", "ids")
+        say(
+            "the token ids that come back must be those that were sent",
+            f"{len(same_ids)} for {n} ids, first different at {at} ({same_ids[at : at + 3]} for "
+            f"{list(ids[at : at + 3])})",
+            "The server changes the prompt, mixes up replies, or "
+            "has another tokenizer: check --tokenizer",
+            "ids",
+        )
     if len(values) != n:
-        say(f"a reply must hold an entry for each of the {n} tokens", f"{len(values)}",
-            "The server cuts, extends or changes prompts; look at its options", "count")
+        say(
+            f"a reply must hold an entry for each of the {n} tokens",
+            f"{len(values)}",
+            "The server cuts, extends or changes prompts; look at its options",
+            "count",
+        )
     if values[0] is not None:
-        say("the first token must have no log-probability: nothing stands before it",
-            repr(values[0]), "The server adds something before the prompt", "first")
+        say(
+            "the first token must have no log-probability: nothing stands before it",
+            repr(values[0]),
+            "The server adds something before the prompt",
+            "first",
+        )
     for k, value in enumerate(values[1:], 1):
         if not (is_number(value) and _SMALLEST < value <= _ROUNDING):
-            say("a log-probability must be a finite number, at most 0 and above -9999",
-                f"{value!r} at token {k}", "See the server's logs; NaN is a broken kernel, "
+            say(
+                "a log-probability must be a finite number, at most 0 and above -9999",
+                f"{value!r} at token {k}",
+                "See the server's logs; NaN is a broken kernel, "
                 "-9999 a token of probability 0, null is none, a positive one a raw logit",
-                "no_number")
+                "no_number",
+            )
     if n > 2 and not any(values[1:]):
         say("log-probabilities must not all be 0.0", f"{n - 1} zeros", _NO_PROMPT, "zeros")
     return np.array(values[1:], dtype=np.float64)
@@ -312,47 +443,90 @@ def _read_sglang(reply, entries, ids, spell):
 def _read_echo(reply, entries, ids, spell):
     new = _at(reply, "usage", "completion_tokens", kind=int)
     new = 1 if new is None else max(new, 0)  # generated tokens stand behind the prompt
-    values = entries[:max(len(entries) - new, 0)]
+    values = entries[: max(len(entries) - new, 0)]
     texts = _at(reply, "choices", 0, "logprobs", "tokens", kind=list)
     same = _at(reply, "choices", 0, "prompt_token_ids")
-    if same is None and len(values) != len(ids): same = list(ids)  # the count is refused
+    if same is None and len(values) != len(ids):
+        same = list(ids)  # the count is refused
     if same is None and texts and len(texts) >= len(ids):
-        same = [i if _spells(text, i, spell(i)) else text
-                for text, i in zip(texts[:len(ids)], ids, strict=True)]
+        same = [
+            i if _spells(text, i, spell(i)) else text
+            for text, i in zip(texts[: len(ids)], ids, strict=True)
+        ]
     return values, same
 
 
 def _spells(token: object, i: int, ours: str) -> bool:
     "Whether a text that came back is token i, whose text is `ours`."
-    if not isinstance(token, str): return False
-    if re.fullmatch(r"token_id:\d+", token): return int(token[9:]) == i
+    if not isinstance(token, str):
+        return False
+    if re.fullmatch(r"token_id:\d+", token):
+        return int(token[9:]) == i
     cut = "\ufffd" in ours and ("\ufffd" in token or token.startswith("bytes:"))
     plain = [text.replace("▁", " ").strip(" ") for text in (token, ours)]
     return cut or plain[0] == plain[1]
 
 
 DIALECTS = {  # engine -> (path, name of the ids, what stands beside them, entries, reader)
-    "vllm": ("/v1/completions", "prompt", {
-        "max_tokens": 1, "temperature": 0, "prompt_logprobs": 1, "add_special_tokens": False,
-        "return_token_ids": True}, ("choices", 0, "prompt_logprobs"), _read_vllm),
-    "sglang": ("/generate", "input_ids", {
-        "return_logprob": True, "logprob_start_len": 0,
-        "sampling_params": {"max_new_tokens": 0, "temperature": 0}},
-        ("meta_info", "input_token_logprobs"), _read_sglang),
-    "openai": ("/v1/completions", "prompt", {
-        "max_tokens": 1, "temperature": 0, "echo": True, "logprobs": 1,
-        "return_token_ids": True}, ("choices", 0, "logprobs", "token_logprobs"), _read_echo)}
+    "vllm": (
+        "/v1/completions",
+        "prompt",
+        {
+            "max_tokens": 1,
+            "temperature": 0,
+            "prompt_logprobs": 1,
+            "add_special_tokens": False,
+            "return_token_ids": True,
+        },
+        ("choices", 0, "prompt_logprobs"),
+        _read_vllm,
+    ),
+    "sglang": (
+        "/generate",
+        "input_ids",
+        {
+            "return_logprob": True,
+            "logprob_start_len": 0,
+            "sampling_params": {"max_new_tokens": 0, "temperature": 0},
+        },
+        ("meta_info", "input_token_logprobs"),
+        _read_sglang,
+    ),
+    "openai": (
+        "/v1/completions",
+        "prompt",
+        {
+            "max_tokens": 1,
+            "temperature": 0,
+            "echo": True,
+            "logprobs": 1,
+            "return_token_ids": True,
+        },
+        ("choices", 0, "logprobs", "token_logprobs"),
+        _read_echo,
+    ),
+}
 
 
 def read_reply(engine: str, reply: object, ids: list[int], spell: Callable) -> np.ndarray:
     "Log-probabilities of tokens 1 to n - 1 in a reply of an engine."
     if not isinstance(reply, dict):
-        refuse(_WHERE, "a reply must be a JSON object", type(reply).__name__,
-               "Is this the server itself?", code="not_json")
+        refuse(
+            _WHERE,
+            "a reply must be a JSON object",
+            type(reply).__name__,
+            "Is this the server itself?",
+            code="not_json",
+        )
     *_, place, read = DIALECTS[engine]
     if len(choices := _at(reply, "choices", kind=list) or ()) > 1:
-        refuse(_WHERE, "one prompt must have one answer", f"{len(choices)} choices",
-               "The server mixes up requests", code="choices")
+        refuse(
+            _WHERE,
+            "one prompt must have one answer",
+            f"{len(choices)} choices",
+            "The server mixes up requests",
+            code="choices",
+        )
     if not (entries := _at(reply, *place, kind=list)):
         refuse(_WHERE, f"a reply must hold {place[-1]}", "none", _NO_PROMPT, code="missing")
     return check_reply(*read(reply, entries, ids, spell), ids)
@@ -360,8 +534,13 @@ def read_reply(engine: str, reply: object, ids: list[int], spell: Callable) -> n
 # %% ../../nbs/models/09_servers.ipynb #c035
 def refuse_change(got: str):
     "Raise ContractError: the server answered with more than one model."
-    refuse(_WHERE, "the server must keep one model from the first window to the last", got,
-           "Delete the journal and start again, with the model held fixed", code="changed")
+    refuse(
+        _WHERE,
+        "the server must keep one model from the first window to the last",
+        got,
+        "Delete the journal and start again, with the model held fixed",
+        code="changed",
+    )
 
 
 class Scorer:
@@ -371,8 +550,13 @@ class Scorer:
         self.link, self.served, self.stamp = link, served, None
         self.spell = tokenizer and (lambda i: tokenizer.decode([int(i)]))
         if served.engine == "openai" and tokenizer is None:
-            refuse(_WHERE, "engine openai needs the tokenizer that made the ids", "None",
-                   "Pass tokenizer=", code="no_tokenizer")
+            refuse(
+                _WHERE,
+                "engine openai needs the tokenizer that made the ids",
+                "None",
+                "Pass tokenizer=",
+                code="no_tokenizer",
+            )
 
     def start(self, ids: Sequence[int], first: int = 1) -> Future:
         "Log-losses of ids[first:], float64, once they have come."
@@ -384,8 +568,9 @@ class Scorer:
         reply = await self.link.ask(path, named | {name: ids} | beside, tokens=len(ids))
         stamp = [_at(reply, "model"), _at(reply, "meta_info", "weight_version")]
         self.stamp = self.stamp or stamp
-        if stamp != self.stamp: refuse_change(f"{self.stamp} and {stamp}")
-        return -read_reply(self.served.engine, reply, ids, self.spell)[first - 1:]
+        if stamp != self.stamp:
+            refuse_change(f"{self.stamp} and {stamp}")
+        return -read_reply(self.served.engine, reply, ids, self.spell)[first - 1 :]
 
 # %% ../../nbs/models/09_servers.ipynb #c039
 def ask_each(start: Callable, items: Iterable, n: int) -> Iterator[tuple]:
@@ -393,7 +578,8 @@ def ask_each(start: Callable, items: Iterable, n: int) -> Iterator[tuple]:
     left, running = iter(items), {}
     while True:
         running |= {start(item): item for item in islice(left, n - len(running))}
-        if not running: return
+        if not running:
+            return
         for future in wait(running, return_when=FIRST_COMPLETED).done:
             yield running.pop(future), future.result()
 
@@ -401,8 +587,8 @@ def ask_each(start: Callable, items: Iterable, n: int) -> Iterator[tuple]:
 def _passage(plan: TextPlan, k: int, longest: int) -> np.ndarray:
     "Tokens of window k without its last one, so that no window of the plan is asked for."
     w = plan.windows[k]
-    ids = plan.token_ids[w.document_id][w.start:w.stop]
-    return ids[:min(longest, len(ids) - 1)] if len(ids) > 2 else ids
+    ids = plan.token_ids[w.document_id][w.start : w.stop]
+    return ids[: min(longest, len(ids) - 1)] if len(ids) > 2 else ids
 
 
 def probe_server(scorer: Scorer, plan: TextPlan) -> dict:
@@ -411,23 +597,33 @@ def probe_server(scorer: Scorer, plan: TextPlan) -> dict:
     passages = [_passage(plan, k, longest) for k in range(min(4, len(plan.windows)))]
     start = lambda k: scorer.start(passages[k])
     answers = [start(0).result() for _ in range(2)]
-    for _ in range(2): answers.append(dict(ask_each(start, range(len(passages)), 4))[0])
+    for _ in range(2):
+        answers.append(dict(ask_each(start, range(len(passages)), 4))[0])
     means = [float(x.mean()) for x in answers]
-    return {"loss": means[0], "noise_floor": max(means) - min(means), "stamp": scorer.stamp,
-            "noise_floor_token": float(np.ptp(np.array(answers), axis=0).max())}
+    return {
+        "loss": means[0],
+        "noise_floor": max(means) - min(means),
+        "stamp": scorer.stamp,
+        "noise_floor_token": float(np.ptp(np.array(answers), axis=0).max()),
+    }
 
 # %% ../../nbs/models/09_servers.ipynb #c042
 def ask_server(address: str, requests: Requests | None = None) -> Served:
     "Which engine and model answer at an address; raises what scoring there would raise."
     place = as_address(address)
     with Connection(place, requests or Requests()) as link:
+
         def get(path):  # only /v1/models must be there
-            try: return link.portal.call(link.ask, path)
+            try:
+                return link.portal.call(link.ask, path)
             except ConnectionError:
-                if path == "/v1/models": raise
+                if path == "/v1/models":
+                    raise
             except ValueError as error:  # 404, or a page in place of JSON
-                if getattr(error, "code", "") not in ("status", "not_json"): raise
+                if getattr(error, "code", "") not in ("status", "not_json"):
+                    raise
             return None
+
         return identify(get, wanted=place.engine, model=place.model)
 
 
@@ -435,19 +631,25 @@ def check_fits(plan: TextPlan, served: Served, requests: Requests | None = None)
     "Refuse windows that are longer than what the server takes."
     longest, positions = (requests or Requests()).longest, served.max_length or np.inf
     needed = max(w.stop - w.start for w in plan.windows)
-    if needed < positions and needed <= longest: return
+    if needed < positions and needed <= longest:
+        return
     most = int(min(positions - 1, longest))
-    refuse(_WHERE, f"a window must have at most {most} tokens: one more must fit the "
-           "server's positions, and each costs it a row of the vocabulary", f"{needed}",
-           f"Choose max_length={most} or less", code="too_long")
+    refuse(
+        _WHERE,
+        f"a window must have at most {most} tokens: one more must fit the "
+        "server's positions, and each costs it a row of the vocabulary",
+        f"{needed}",
+        f"Choose max_length={most} or less",
+        code="too_long",
+    )
 
 # %% ../../nbs/models/09_servers.ipynb #c043
 def score_served(
     address: str,  # openai:URL, vllm:URL or sglang:URL; #NAME of many models
     plan: TextPlan,  # of plan_text
     *,
-    tokenizer: object | None = None,    # the plan's; for engines that answer with texts
-    requests: Requests | None = None,   # None: the defaults
+    tokenizer: object | None = None,  # the plan's; for engines that answer with texts
+    requests: Requests | None = None,  # None: the defaults
     journal: str | Path | None = None,  # a file that keeps finished windows
     progress: Callable[[int, int], None] | None = None,  # (scored tokens so far, in all)
 ) -> WindowLosses:
@@ -456,33 +658,50 @@ def score_served(
     as_count(requests.concurrency, where=_WHERE, name="concurrency")
     served = ask_server(address, requests)
     check_fits(plan, served, requests)
-    key = {"data_id": plan.data_id, "url": place.url, **asdict(served),
-           "invar_nb": invar_nb.__version__}
+    key = {
+        "data_id": plan.data_id,
+        "url": place.url,
+        **asdict(served),
+        "invar_nb": invar_nb.__version__,
+    }
     with Connection(place, requests) as link, open_kept(journal, key) as (kept, keep):
         scorer = Scorer(link, served, tokenizer)
-        if "probe" not in kept: keep("probe", probe_server(scorer, plan))
+        if "probe" not in kept:
+            keep("probe", probe_server(scorer, plan))
         scorer.stamp = kept["probe"]["stamp"]
         todo = [k for k in range(len(tokens)) if f"window {k}" not in kept]
         done = int(tokens.sum() - tokens[todo].sum())
-        if len(kept) > 1: _check_still(scorer, plan, kept["probe"])
+        if len(kept) > 1:
+            _check_still(scorer, plan, kept["probe"])
 
         def start(k):
             w = plan.windows[k]
-            ids = plan.token_ids[w.document_id][w.start:w.stop]
+            ids = plan.token_ids[w.document_id][w.start : w.stop]
             return scorer.start(ids, w.score_from - w.start)
+
         with spending(int(tokens[todo].sum())):
             for k, losses in ask_each(start, todo, requests.concurrency):
                 keep(f"window {k}", float(losses.mean()))
                 done += int(tokens[k])
-                if progress is not None: progress(done, int(tokens.sum()))
-        if todo: _check_still(scorer, plan, kept["probe"])
-    if ask_server(address, requests) != served: refuse_change(
-        "a different answer at /v1/models")
-    return planned_losses(plan, np.array([kept[f"window {k}"] for k in range(len(tokens))]), {
-        "model": served.model, "engine": served.engine, "server": place.url,
-        "engine_version": served.version, "served_weights": served.weights,
-        **{name: kept["probe"][name] for name in ("noise_floor", "noise_floor_token")},
-        "invar_nb": invar_nb.__version__})
+                if progress is not None:
+                    progress(done, int(tokens.sum()))
+        if todo:
+            _check_still(scorer, plan, kept["probe"])
+    if ask_server(address, requests) != served:
+        refuse_change("a different answer at /v1/models")
+    return planned_losses(
+        plan,
+        np.array([kept[f"window {k}"] for k in range(len(tokens))]),
+        {
+            "model": served.model,
+            "engine": served.engine,
+            "server": place.url,
+            "engine_version": served.version,
+            "served_weights": served.weights,
+            **{name: kept["probe"][name] for name in ("noise_floor", "noise_floor_token")},
+            "invar_nb": invar_nb.__version__,
+        },
+    )
 
 
 def _check_still(scorer: Scorer, plan: TextPlan, probe: Mapping):
@@ -490,5 +709,6 @@ def _check_still(scorer: Scorer, plan: TextPlan, probe: Mapping):
     passage = _passage(plan, 0, scorer.link.requests.longest)
     now = float(scorer.start(passage).result().mean())
     if abs(now - probe["loss"]) > 10 * probe["noise_floor"] + 0.01:
-        refuse_change(f"{probe['loss']:.4f} nats for the first passage at the start and "
-                      f"{now:.4f} now")
+        refuse_change(
+            f"{probe['loss']:.4f} nats for the first passage at the start and {now:.4f} now"
+        )

@@ -6,24 +6,39 @@
 __all__ = ['SHARDS', 'ShardedScoring', 'plan_shards', 'place_journal', 'score_shard', 'score_on_ray']
 
 # %% ../../nbs/models/13_shards.ipynb #c003
-import contextlib, dataclasses, json, logging, os, time, uuid
+import contextlib
+import dataclasses
+import json
+import logging
+import os
+import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
+
 import numpy as np
 
+from invar_nb.files.shards import (
+    Shard,
+    Target,
+    as_shard,
+    find_part,
+    is_url,
+    part_names,
+    write_part,
+)
 from ..foundations.journal import discard_journals
 from ..foundations.refuse import ContractError, UsageError, refuse
 from ..foundations.store import canonical_json, digest
-from ..files.shards import (Shard, Target, as_shard, find_part, is_url, part_names,
-                                   write_part)
-from .windows import TextPlan
 from .batches import Scorer, plan_scoring
-from .score import window_means, model_facts, planned_losses
+from .score import model_facts, planned_losses, window_means
+from .windows import TextPlan
 
 # %% ../../nbs/models/13_shards.ipynb #c015
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardedScoring:
     "A model that was looked at, a plan and its batches, of which any shard can be scored."
+
     plan: TextPlan
     scorer: Scorer
     facts: dict  # what the report says of the model and of how it is scored
@@ -35,20 +50,29 @@ class ShardedScoring:
 
     def header(self, command: str = "") -> dict:
         "What the parts of all shards share."
-        plan = {"windows": len(self.plan.windows), "data_id": self.plan.data_id,
-                 "batches": digest(canonical_json(self.scorer.batches)), "command": command,
-                 "by": [one.by for one in self.plan.classes]}
+        plan = {
+            "windows": len(self.plan.windows),
+            "data_id": self.plan.data_id,
+            "batches": digest(canonical_json(self.scorer.batches)),
+            "command": command,
+            "by": [one.by for one in self.plan.classes],
+        }
         facts = {**self.facts, **self.plan.provenance, "shard": plan}
         return json.loads(canonical_json({"model": self.facts["model"], "provenance": facts}))
 
 
-def plan_shards(model: object, plan: TextPlan, *,
-                batch_tokens: int | None = None) -> ShardedScoring:
+def plan_shards(
+    model: object, plan: TextPlan, *, batch_tokens: int | None = None
+) -> ShardedScoring:
     "Look at the model and fix the batches of the whole plan, before anything is cut."
     if (getattr(getattr(model, "model", model), "tp_size", None) or 1) > 1:
-        refuse("plan_shards", "each process must have a whole model",
-               "one that is split over several (tensor parallel)",
-               "Score it as one: its processes share every batch", code="split")
+        refuse(
+            "plan_shards",
+            "each process must have a whole model",
+            "one that is split over several (tensor parallel)",
+            "Score it as one: its processes share every batch",
+            code="split",
+        )
     facts = model_facts(model, "plan_shards")
     scorer = plan_scoring(model, plan.token_ids, plan.windows, batch_tokens=batch_tokens)
     return ShardedScoring(plan=plan, scorer=scorer, facts=facts | dict(scorer.facts))
@@ -66,26 +90,34 @@ def place_journal(target: Target, shard: Shard) -> Path:
 def score_shard(
     work: ShardedScoring,
     target: str | Path | Target,  # folder or URL of the parts
-    shard: Shard | tuple | str,   # (3, 7) or 3/7
+    shard: Shard | tuple | str,  # (3, 7) or 3/7
     *,
     journal: str | Path | None = None,  # keeps finished batches; removed at the end
-    force: bool = False,                # replace a part of another run
-    command: str = "",                  # how to run this again, for who merges
+    force: bool = False,  # replace a part of another run
+    command: str = "",  # how to run this again, for who merges
     progress: Callable[[int, int], None] | None = None,
 ) -> str:
     "Score one shard and put its part in place, or find it there; gives its name."
     target, shard = target if isinstance(target, Target) else Target(target), as_shard(shard)
     header = work.header(command)
     plan = {k: v for k, v in header["provenance"]["shard"].items() if k != "command"}
-    name = find_part(target, shard, {"model": header["model"], **header["provenance"],
-                                     "shard": plan}, force)
+    name = find_part(
+        target, shard, {"model": header["model"], **header["provenance"], "shard": plan}, force
+    )
     if name is None:
         numbers, losses = work.windows(shard), None
         if numbers.size:
-            scorer = dataclasses.replace(work.scorer,
-                                         batches=tuple(shard.take(work.scorer.batches)))
-            mean, columns = window_means(scorer, f"{work.plan.data_id} {shard}", work.facts,
-                                         journal, progress, work.plan.classes)
+            scorer = dataclasses.replace(
+                work.scorer, batches=tuple(shard.take(work.scorer.batches))
+            )
+            mean, columns = window_means(
+                scorer,
+                f"{work.plan.data_id} {shard}",
+                work.facts,
+                journal,
+                progress,
+                work.plan.classes,
+            )
             losses = planned_losses(work.plan.take(numbers), mean, work.facts, columns=columns)
         name = write_part(target, shard, losses, numbers, header)
     discard_journals([] if journal is None else [journal])
@@ -97,15 +129,20 @@ _PREPARED = {}  # in the process of a worker: run -> what is scored
 
 def _score(prepare: Callable, run: str, target: Target, shard: Shard | None, options: dict):
     "Windows of a shard that was put in place; without one, (batches, windows) of the text."
-    if run not in _PREPARED: _PREPARED[run] = prepare()
+    if run not in _PREPARED:
+        _PREPARED[run] = prepare()
     work = _PREPARED[run]
-    if shard is None: return len(work.scorer.batches), len(work.plan.windows)
+    if shard is None:
+        return len(work.scorer.batches), len(work.plan.windows)
     for turn in range(300):
-        try: score_shard(work, target, shard, journal=place_journal(target, shard), **options)
+        try:
+            score_shard(work, target, shard, journal=place_journal(target, shard), **options)
         except ContractError as error:
-            if error.code != "locked" or turn == 299: raise
+            if error.code != "locked" or turn == 299:
+                raise
             time.sleep(0.5)
-        else: return len(work.windows(shard))
+        else:
+            return len(work.windows(shard))
 
 # %% ../../nbs/models/13_shards.ipynb #v8
 def _share(ray, workers: int | None) -> dict:
@@ -116,9 +153,13 @@ def _share(ray, workers: int | None) -> dict:
     workers = workers or gpus or max(1, len(cores))
     share = 1 if gpus else max(1, min([*cores, sum(cores) // workers]))
     if workers > (gpus or sum(n // share for n in cores)):
-        refuse("score_on_ray", "the workers must fit into the cluster",
-               f"{workers} workers, {gpus or sum(cores)} {'GPUs' if gpus else 'cores'}",
-               "Ask for fewer workers, or start machines with ray start", error=UsageError)
+        refuse(
+            "score_on_ray",
+            "the workers must fit into the cluster",
+            f"{workers} workers, {gpus or sum(cores)} {'GPUs' if gpus else 'cores'}",
+            "Ask for fewer workers, or start machines with ray start",
+            error=UsageError,
+        )
     return {"num_cpus": share, "num_gpus": 1 if gpus else 0}
 
 # %% ../../nbs/models/13_shards.ipynb #v10
@@ -127,19 +168,22 @@ SHARDS = 128  # at most, where no cut was begun
 
 def score_on_ray(
     prepare: Callable[[], ShardedScoring],  # loads model and plan, in a worker
-    place: str | Path,            # folder that all machines see, or a URL
+    place: str | Path,  # folder that all machines see, or a URL
     *,
-    workers: int | None = None,   # default: one a GPU, else one a machine
-    address: str | None = None,   # of a cluster; default: RAY_ADDRESS, else this machine
-    force: bool = False,          # replace parts of another run
-    command: str = "",            # how to score a shard again, for who merges
+    workers: int | None = None,  # default: one a GPU, else one a machine
+    address: str | None = None,  # of a cluster; default: RAY_ADDRESS, else this machine
+    force: bool = False,  # replace parts of another run
+    command: str = "",  # how to score a shard again, for who merges
     progress: Callable[[int, int], None] | None = None,  # (windows so far, in all)
 ) -> int:
     "Score all shards as tasks; gives how many. Parts that are there are not scored again."
     target = Target(place if is_url(place) else Path(place).resolve())
     with _cluster(address, workers) as ray:
-        task = ray.remote(_score).options(max_retries=3, scheduling_strategy="SPREAD",
-                                          **_share(ray, workers)).remote
+        task = (
+            ray.remote(_score)
+            .options(max_retries=3, scheduling_strategy="SPREAD", **_share(ray, workers))
+            .remote
+        )
         shared, options = ray.put(prepare), {"force": force, "command": command}
         ask = lambda shard, run=uuid.uuid4().hex: task(shared, run, target, shard, options)
         try:
@@ -149,31 +193,56 @@ def score_on_ray(
             while waiting:
                 ready, waiting = ray.wait(waiting)
                 done += sum(ray.get(ready))
-                if progress is not None: progress(done, total)
-        except ray.exceptions.RayTaskError as error: raise (error.cause or error) from None
+                if progress is not None:
+                    progress(done, total)
+        except ray.exceptions.RayTaskError as error:
+            raise (error.cause or error) from None
         except ray.exceptions.RayError as error:
-            refuse("score_on_ray", "a shard must not lose more than 3 workers",
-                   str(error).partition("\n")[0], "Perhaps the model does not fit into "
-                   "memory: use fewer workers, or a smaller --batch-tokens", code="lost")
+            refuse(
+                "score_on_ray",
+                "a shard must not lose more than 3 workers",
+                str(error).partition("\n")[0],
+                "Perhaps the model does not fit into "
+                "memory: use fewer workers, or a smaller --batch-tokens",
+                code="lost",
+            )
     return of
 
 
 @contextlib.contextmanager
 def _cluster(address: str | None, workers: int | None):
     "Ray, connected: to what runs already, to an address, or to a cluster of this machine."
-    try: import ray
+    try:
+        import ray
     except ImportError:
-        refuse("score_on_ray", "the engine needs Ray", "no ray",
-               "In the clone: pip install '.[ray]'", code="not_installed", error=UsageError)
-    if ray.is_initialized(): return (yield ray)
+        refuse(
+            "score_on_ray",
+            "the engine needs Ray",
+            "no ray",
+            "In the clone: pip install '.[ray]'",
+            code="not_installed",
+            error=UsageError,
+        )
+    if ray.is_initialized():
+        return (yield ray)
     address, options = address or os.environ.get("RAY_ADDRESS") or "local", {}
     if address == "local":
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        options = {"num_cpus": max(workers or 1, os.cpu_count() or 1),
-                   "include_dashboard": False}
-    try: ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False, **options)
+        options = {
+            "num_cpus": max(workers or 1, os.cpu_count() or 1),
+            "include_dashboard": False,
+        }
+    try:
+        ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False, **options)
     except ConnectionError as error:
-        refuse("score_on_ray", "there must be a cluster at the address",
-               f"{address} ({error})", "Start one: ray start --head", error=UsageError)
-    try: yield ray
-    finally: ray.shutdown()
+        refuse(
+            "score_on_ray",
+            "there must be a cluster at the address",
+            f"{address} ({error})",
+            "Start one: ray start --head",
+            error=UsageError,
+        )
+    try:
+        yield ray
+    finally:
+        ray.shutdown()

@@ -9,18 +9,23 @@ __all__ = ['ENCODED', 'MOST_PLACES', 'UNDETERMINED', 'PIECES', 'PIECE', 'BESIDE'
            'tokenizer_digest', 'check_same_tokenizer']
 
 # %% ../../nbs/models/00_text.ipynb #c003
-import codecs, dataclasses, hashlib, itertools, json, re
+import codecs
+import dataclasses
+import hashlib
+import itertools
+import json
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from os.path import commonprefix  # of any sequences
 from pathlib import Path
+
 import numpy as np
 
 # %% ../../nbs/models/00_text.ipynb #c004
-from ..foundations.refuse import (PairingError, UsageError, is_writable,
-                                         refuse)
-from ..foundations.store import canonical_json, digest, open_file, read_file
 from ..files.tables import Table, parse_table, read_table
+from ..foundations.refuse import PairingError, UsageError, is_writable, refuse
+from ..foundations.store import canonical_json, digest, open_file, read_file
 
 # %% ../../nbs/models/00_text.ipynb #utf8a01
 ENCODED = 2**20  # characters that are encoded at once
@@ -52,22 +57,24 @@ UNDETERMINED = "und"  # ISO 639-2: the language of a document that does not name
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PartRead:
     "How much of some files was read."
+
     paths: tuple[Path, ...]  # none: the text was in memory
     n_bytes: int  # of text that were asked for
-    of: int       # bytes of the files, or of the text
+    of: int  # bytes of the files, or of the text
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Documents:
     "Texts in order, and for each its document and, where the file names it, its language."
+
     texts: tuple[str, ...]
     languages: tuple[str | None, ...] | None = None  # one for each text
     documents: tuple[str, ...] | None = None  # one for each text; None: every text is one
-    pieces: str | None = None                 # how documents were cut into texts
-    files: tuple[str, ...] | None = None      # of each text, where there are several
-    places: tuple[str, ...] | None = None     # of each text, for messages
-    name: str | None = None                   # of the file or files, without folders
-    part_read: PartRead | None = None         # None: all of the files
+    pieces: str | None = None  # how documents were cut into texts
+    files: tuple[str, ...] | None = None  # of each text, where there are several
+    places: tuple[str, ...] | None = None  # of each text, for messages
+    name: str | None = None  # of the file or files, without folders
+    part_read: PartRead | None = None  # None: all of the files
 
     def __post_init__(self):
         if not self.texts:
@@ -75,25 +82,43 @@ class Documents:
         for name in ("languages", "documents", "files", "places"):
             values = getattr(self, name)
             if values is not None and len(values) != len(self.texts):
-                refuse("Documents", f"{name} must have one entry for each text",
-                       f"{len(values)} for {len(self.texts)}",
-                       "Write None where there is none")
+                refuse(
+                    "Documents",
+                    f"{name} must have one entry for each text",
+                    f"{len(values)} for {len(self.texts)}",
+                    "Write None where there is none",
+                )
         empty = [i for i, text in enumerate(self.texts) if text == ""]
         if empty:
-            refuse("Documents", "a text must be a string that UTF-8 can write, not empty",
-                   f"'' {self.where(empty)}", "Leave empty documents out")
+            refuse(
+                "Documents",
+                "a text must be a string that UTF-8 can write, not empty",
+                f"'' {self.where(empty)}",
+                "Leave empty documents out",
+            )
         for i, text in enumerate(self.texts):
             place, language = self.where([i]), self.languages[i] if self.languages else None
-            try: n_bytes = utf8_size(text)
-            except (AttributeError, TypeError, UnicodeEncodeError): n_bytes = 0
+            try:
+                n_bytes = utf8_size(text)
+            except (AttributeError, TypeError, UnicodeEncodeError):
+                n_bytes = 0
             if not n_bytes:
-                refuse("Documents", "a text must be a string that UTF-8 can write, not empty",
-                       f"{text!r:.40} {place}", "Decode it with the right encoding")
+                refuse(
+                    "Documents",
+                    "a text must be a string that UTF-8 can write, not empty",
+                    f"{text!r:.40} {place}",
+                    "Decode it with the right encoding",
+                )
             if language is not None and (not isinstance(language, str) or not language):
-                refuse("Documents", 'a language must be text, such as "en"',
-                       f"{language!r} {place}", "Name it, or leave the field out")
+                refuse(
+                    "Documents",
+                    'a language must be text, such as "en"',
+                    f"{language!r} {place}",
+                    "Name it, or leave the field out",
+                )
 
-    def __len__(self) -> int: return len(self.texts)
+    def __len__(self) -> int:
+        return len(self.texts)
 
     def beginning(self, n_bytes: int) -> "Documents":
         "The texts until there are so many bytes; no text is longer than that."
@@ -107,7 +132,7 @@ class Documents:
         columns = {}
         for name in ("languages", "documents", "files", "places"):
             values = getattr(self, name)
-            columns[name] = values and values[:len(texts)]
+            columns[name] = values and values[: len(texts)]
         of = sum(map(utf8_size, self.texts))
         how = PartRead(paths=(), n_bytes=n_bytes, of=of)
         return dataclasses.replace(self, texts=texts, part_read=how, **columns)
@@ -120,18 +145,21 @@ class Documents:
         "`in a.jsonl, line 3, 7`, or `as text 0, 4`: where texts stand, 20 at most."
         if self.places is None or self.documents is not None:
             groups = {"as text ": [self.text_ids[i] for i in numbers[:MOST_PLACES]]}
-        else: groups = defaultdict(list)
+        else:
+            groups = defaultdict(list)
         for i in numbers[:MOST_PLACES] if self.places and self.documents is None else ():
             file, mark, line = self.places[i].rpartition(", line ")
             groups[f"in {file or line}{mark}"].append(line if mark else "")
         more = len(numbers) - MOST_PLACES
         return ", ".join(f"{place}{', '.join(rows)}" for place, rows in groups.items()) + (
-            f" and {more} more" if more > 0 else "")
+            f" and {more} more" if more > 0 else ""
+        )
 
     @property
     def text_ids(self) -> tuple[str, ...]:
         "`3` for the fourth document, `3.0`, `3.1` for its pieces."
-        if self.documents is None: return tuple(map(str, range(len(self))))
+        if self.documents is None:
+            return tuple(map(str, range(len(self))))
         place = defaultdict(itertools.count)
         return tuple(f"{name}.{next(place[name])}" for name in self.documents)
 
@@ -149,21 +177,27 @@ def leading_texts(texts: Iterable[str], n_bytes: int) -> tuple[str, ...]:
         total += len(utf8)
     return tuple(leading)
 
-
 # %% ../../nbs/models/00_text.ipynb #c016
 PIECES = {"blank-lines": r"\n[^\S\n]*\n\s*", "headings": r"^(?=#{1,6}\s)"}
 
 
 def cut_pieces(text: str, pieces: str) -> list[str]:
     "Pieces that join to the text; a blank beginning belongs to the first of them."
-    try: matches = re.finditer(PIECES.get(pieces, pieces), text, re.M)
+    try:
+        matches = re.finditer(PIECES.get(pieces, pieces), text, re.M)
     except re.error as error:
-        refuse("read_documents", f"pieces must be {', '.join(PIECES)} or a regular expression",
-               f"{pieces!r} ({error})", "Escape what is meant literally", error=UsageError)
+        refuse(
+            "read_documents",
+            f"pieces must be {', '.join(PIECES)} or a regular expression",
+            f"{pieces!r} ({error})",
+            "Escape what is meant literally",
+            error=UsageError,
+        )
     edges, ink = [0], len(text.rstrip())
     for m in matches:
         start = m.end() if pieces == "blank-lines" else m.start()
-        if start < ink and text[edges[-1]:start].strip(): edges.append(start)  # none is blank
+        if start < ink and text[edges[-1] : start].strip():
+            edges.append(start)  # none is blank
     return [text[a:b] for a, b in itertools.pairwise([*edges, len(text)])]
 
 # %% ../../nbs/models/00_text.ipynb #c018
@@ -187,8 +221,9 @@ def read_documents(
         if not path.is_file():
             refuse("read_documents", "a text file must exist", str(path), "Check the path")
         if not is_writable(called):
-            refuse("read_documents", "a text file's name must be UTF-8", repr(called),
-                   "Rename it")
+            refuse(
+                "read_documents", "a text file's name must be UTF-8", repr(called), "Rename it"
+            )
         if first_bytes is not None and n_bytes >= first_bytes:
             is_part = True
             continue
@@ -197,8 +232,11 @@ def read_documents(
                 table, has_more = read_table(path), False
             else:
                 table, has_more = _first_rows(path, first_bytes)
-            columns = ([f"{path}, {place}" for place in table.places], table.column("text"),
-                       table.columns.get("language", [None] * len(table)))
+            columns = (
+                [f"{path}, {place}" for place in table.places],
+                table.column("text"),
+                table.columns.get("language", [None] * len(table)),
+            )
         else:
             columns = [str(path)], [_read_text(path, first_bytes)], [None]
             has_more = first_bytes is not None and path.stat().st_size > first_bytes
@@ -208,8 +246,13 @@ def read_documents(
         rows += [(*row, called) for row in zip(*columns, strict=True)]
     places, texts, languages, files = zip(*rows, strict=True)
     name = ", ".join(path.name for path in paths)
-    whole = Documents(texts=texts, languages=languages, places=places, name=name,
-                      files=files if len(paths) > 1 else None)
+    whole = Documents(
+        texts=texts,
+        languages=languages,
+        places=places,
+        name=name,
+        files=files if len(paths) > 1 else None,
+    )
     if first_bytes is not None:
         part = whole.beginning(first_bytes)
         if is_part or part is not whole:
@@ -218,22 +261,32 @@ def read_documents(
             whole = dataclasses.replace(part, part_read=how)
             places, texts = whole.places, whole.texts
     where = defaultdict(list)
-    for place, text in zip(places, texts, strict=True): where[text].append(place)
+    for place, text in zip(places, texts, strict=True):
+        where[text].append(place)
     equal = [at for at in where.values() if len(at) > 1]
     if equal:
         n = "one text" if len(equal) == 1 else f"{len(equal)} texts, the first"
-        refuse("read_documents", "documents must differ, since equal ones would count twice",
-               f"{n} at {' and at '.join(equal[0][:3])}",
-               "Leave these out: " + ", ".join(place for at in equal for place in at[1:]),
-               code="equal_documents")
-    if not pieces: return whole
+        refuse(
+            "read_documents",
+            "documents must differ, since equal ones would count twice",
+            f"{n} at {' and at '.join(equal[0][:3])}",
+            "Leave these out: " + ", ".join(place for at in equal for place in at[1:]),
+            code="equal_documents",
+        )
+    if not pieces:
+        return whole
     cut = [cut_pieces(text, pieces) for text in texts]
     d = [d for d, parts in enumerate(cut) for _ in parts]  # the document of each piece
     each = lambda values: values and tuple(values[k] for k in d)
-    return Documents(texts=tuple(itertools.chain(*cut)), pieces=pieces, name=name,
-                     places=each(places),
-                     languages=each(languages), files=each(whole.files),
-                     documents=None if pieces_are_documents else tuple(map(str, d)))
+    return Documents(
+        texts=tuple(itertools.chain(*cut)),
+        pieces=pieces,
+        name=name,
+        places=each(places),
+        languages=each(languages),
+        files=each(whole.files),
+        documents=None if pieces_are_documents else tuple(map(str, d)),
+    )
 
 
 def _read_text(path: Path, first_bytes: int | None = None) -> str:
@@ -244,15 +297,21 @@ def _read_text(path: Path, first_bytes: int | None = None) -> str:
         with open_file(path, "read_documents") as file:
             data, is_part = file.read(first_bytes), True
     bad = None
-    try: text = codecs.getincrementaldecoder("utf-8")().decode(data, final=not is_part)
-    except UnicodeDecodeError as error: bad = error.start
-    if data.startswith(b"\xef\xbb\xbf"): bad = 0
-    if b"\0" in data: bad = data.index(0)
+    try:
+        text = codecs.getincrementaldecoder("utf-8")().decode(data, final=not is_part)
+    except UnicodeDecodeError as error:
+        bad = error.start
+    if data.startswith(b"\xef\xbb\xbf"):
+        bad = 0
+    if b"\0" in data:
+        bad = data.index(0)
     if bad is not None:
-        refuse(f"read_documents: {path}",
-               "text must be plain UTF-8, without a byte order mark",
-               f"byte {data[bad]:#04x} at offset {bad}",
-               "Convert it with iconv -t utf-8, unless it is damaged or not a text")
+        refuse(
+            f"read_documents: {path}",
+            "text must be plain UTF-8, without a byte order mark",
+            f"byte {data[bad]:#04x} at offset {bad}",
+            "Convert it with iconv -t utf-8, unless it is damaged or not a text",
+        )
     return text
 
 # %% ../../nbs/models/00_text.ipynb #begin04
@@ -273,7 +332,6 @@ def _first_rows(path: Path, first_bytes: int) -> tuple[Table, bool]:
             return table, len(data) < size
         n_bytes *= 2
     return read_table(path), False
-
 
 # %% ../../nbs/models/00_text.ipynb #c025
 def _tokens(
@@ -304,8 +362,9 @@ def _tokens(
     return readings
 
 
-def _sizes(text: str, first: int, stop: int, begin: np.ndarray,
-           wide: np.ndarray) -> np.ndarray:
+def _sizes(
+    text: str, first: int, stop: int, begin: np.ndarray, wide: np.ndarray
+) -> np.ndarray:
     "Bytes that each token owns, of the characters in [first, stop)."
     points = np.frombuffer(text[first:stop].encode("utf-32-le"), np.uint32)
     widths = 1 + (points >= 0x80) + (points >= 0x800) + (points >= 0x10000)
@@ -455,21 +514,32 @@ BOS_POLICIES = ("auto", "add", "none")
 def document_start(
     tokenizer: object,
     text: str,  # of a document
-    bos: str,   # one of BOS_POLICIES
+    bos: str,  # one of BOS_POLICIES
 ) -> tuple[int, ...]:
     "The tokens before a document."
-    if bos == "none": return ()
+    if bos == "none":
+        return ()
     if bos == "add":
         if getattr(tokenizer, "bos_token_id", None) is None:
-            refuse("plan_text", "bos='add' needs a tokenizer with a BOS token", "none",
-                   "Leave bos out", error=UsageError)
+            refuse(
+                "plan_text",
+                "bos='add' needs a tokenizer with a BOS token",
+                "none",
+                "Leave bos out",
+                error=UsageError,
+            )
         return (int(tokenizer.bos_token_id),)
     sample = text[:64] if _token_list(tokenizer, text[:64], False) else text  # all blanks
     bare, full = (_token_list(tokenizer, sample, special) for special in (False, True))
     for k in range(len(full) - len(bare) + 1):
-        if full[k:k + len(bare)] == bare: return tuple(full[:k])
-    refuse("plan_text", "the BOS policy 'auto' must find the text's own tokens",
-           f"{full[:8]} for {bare[:8]}", "Use the policy 'add' or 'none'")
+        if full[k : k + len(bare)] == bare:
+            return tuple(full[:k])
+    refuse(
+        "plan_text",
+        "the BOS policy 'auto' must find the text's own tokens",
+        f"{full[:8]} for {bare[:8]}",
+        "Use the policy 'add' or 'none'",
+    )
 
 # %% ../../nbs/models/00_text.ipynb #c039
 _EXAMPLE = "The same text, Ünïcode 東京 and  two spaces\n\t0123."
@@ -496,13 +566,19 @@ def check_same_tokenizer(
     "Raise PairingError where two models split text differently: then their tokens differ."
     a, b = (getattr(arm, "tokenizer", arm) for arm in (baseline, candidate))
     one, two = tokenizer_digest(a), tokenizer_digest(b)
-    if one == two: return
+    if one == two:
+        return
     got = f"{one[:19]} with {len(a)} tokens and {two[:19]} with {len(b)} tokens"
     one, two = (_token_list(words, _EXAMPLE, True) for words in (a, b))
     if one != two:
         at = len(commonprefix([one, two]))
-        got += f"; {one[at:at + 4]} and {two[at:at + 4]} at token {at} of an example"
-    refuse("check_same_tokenizer", "both models must split a text into the same tokens", got,
-           "Compare bits per byte of whole documents (--per-byte), or load both models "
-           "with one tokenizer, if both were trained with it",
-           error=PairingError, code="tokenizers_differ")
+        got += f"; {one[at : at + 4]} and {two[at : at + 4]} at token {at} of an example"
+    refuse(
+        "check_same_tokenizer",
+        "both models must split a text into the same tokens",
+        got,
+        "Compare bits per byte of whole documents (--per-byte), or load both models "
+        "with one tokenizer, if both were trained with it",
+        error=PairingError,
+        code="tokenizers_differ",
+    )

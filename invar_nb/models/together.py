@@ -6,24 +6,39 @@
 __all__ = ['PairScorer', 'plan_together', 'score_together']
 
 # %% ../../nbs/models/07_together.ipynb #c003
-import dataclasses, math
+import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
+
 import numpy as np
 
 # %% ../../nbs/models/07_together.ipynb #c004
+from ..arms.window_losses import WindowLosses
 from ..foundations.refuse import PairingError, refuse
 from ..foundations.store import digest
-from ..arms.window_losses import WindowLosses
 from ..metrics.divergence import EDGES, change_columns, change_counts
-from .windows import TextPlan, class_sums, sum_columns
-from .load import import_torch
-from .head_tiles import Tiles
-from .chain_rule import (Engine, behind_head, check_finite, evaluating,
-                                        head_blocks, logit_rows, pass_layout)
 from .batches import Scorer, as_batches, cut_passes, in_memory, plan_scoring
-from .score import (journal_key, keep_batches, known_facts, known_rows,
-                                   model_facts, planned_losses)
+from invar_nb.models.chain_rule import (
+    Engine,
+    behind_head,
+    check_finite,
+    evaluating,
+    head_blocks,
+    logit_rows,
+    pass_layout,
+)
+from .head_tiles import Tiles
+from .load import import_torch
+from invar_nb.models.score import (
+    journal_key,
+    keep_batches,
+    known_facts,
+    known_rows,
+    model_facts,
+    planned_losses,
+)
+from .windows import TextPlan, class_sums, sum_columns
 
 # %% ../../nbs/models/07_together.ipynb #c016
 class _Side(Tiles):
@@ -47,9 +62,11 @@ def _in_tiles(torch, engines, hidden, target):
     x, y = sides
     product, space = torch.zeros_like(x.total), torch.empty_like(x.space)
     for begin, *tiles in zip(x.edges[:-1], x, y, strict=True):
-        for side, tile in zip(sides, tiles, strict=True): side.choose(tile, begin)
-        z = torch.sub(*tiles, out=space[:tiles[0].numel()].view_as(tiles[0]))
-        for side, tile in zip(sides, tiles, strict=True): side.total += tile.exp2_().sum(1)
+        for side, tile in zip(sides, tiles, strict=True):
+            side.choose(tile, begin)
+        z = torch.sub(*tiles, out=space[: tiles[0].numel()].view_as(tiles[0]))
+        for side, tile in zip(sides, tiles, strict=True):
+            side.total += tile.exp2_().sum(1)
         product += torch.mul(tiles[0], z, out=z).sum(1)  # vecdot would ask for memory
     logs = x.total.log2(), y.total.log2()
     kl = (product / x.total - logs[0] + logs[1]).clamp(min=0)  # below 0 by rounding only
@@ -62,9 +79,14 @@ _BLOCK = 2**22  # numbers of a table of float64; 16 times that on accelerators
 
 def _check_vocabulary(one, two):
     if one != two:
-        refuse("score_together", "both models must choose among the same tokens",
-               f"{one} and {two} logits", "Compare them without the divergence",
-               error=PairingError, code="vocabulary")
+        refuse(
+            "score_together",
+            "both models must choose among the same tokens",
+            f"{one} and {two} logits",
+            "Compare them without the divergence",
+            error=PairingError,
+            code="vocabulary",
+        )
 
 
 def _from_rows(torch, rows, target, places):
@@ -88,13 +110,15 @@ def _from_rows(torch, rows, target, places):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PairScorer:
     "Two models that were looked at, and the batches in which both score the same windows."
+
     scorers: tuple[Scorer, Scorer]
     batches: tuple[tuple[int, ...], ...]
-    facts: Mapping   # how windows share batches, and whether heads are taken in tiles
+    facts: Mapping  # how windows share batches, and whether heads are taken in tiles
     tiled: bool
 
     @property
-    def windows(self): return self.scorers[0].windows
+    def windows(self):
+        return self.scorers[0].windows
 
     def score(self, batch: tuple[int, ...]) -> np.ndarray:
         "(losses of A, of B, KL, changed) of the scored tokens of a batch, shape (4, tokens)."
@@ -108,11 +132,16 @@ class PairScorer:
         cuts = np.cumsum([w.tokens for w in windows])[:-1]
         for window, values in zip(windows, np.split(rows, cuts, axis=1), strict=True):
             ids = self.scorers[0].documents[window.document_id]
-            for losses in values[:2]: check_finite(losses, window, ids)
+            for losses in values[:2]:
+                check_finite(losses, window, ids)
             if np.isinf(values[2]).any():
-                refuse("score_together", "the candidate must allow what the baseline allows",
-                       f"an infinite divergence in window {window.window_id!r}",
-                       "Compare them without the divergence", code="not_finite")
+                refuse(
+                    "score_together",
+                    "the candidate must allow what the baseline allows",
+                    f"an infinite divergence in window {window.window_id!r}",
+                    "Compare them without the divergence",
+                    code="not_finite",
+                )
         return rows
 
     def _blocks(self, torch, passes):
@@ -126,44 +155,53 @@ class PairScorer:
             return
         target, done = torch.cat([layout[-1] for layout in layouts]).to(device), 0
         for hidden in zip(*(head_blocks(torch, e, layouts) for e in engines), strict=True):
-            own, done = target[done:done + len(hidden[0])], done + len(hidden[0])
+            own, done = target[done : done + len(hidden[0])], done + len(hidden[0])
             numbers = _in_tiles(torch, engines, hidden, own)
             again = (~numbers.isfinite().all(0)).nonzero()[:, 0]
             if len(again):
-                rows = [lambda at, e=e, h=h: behind_head(e, e.head(h[at]))
-                        for e, h in zip(engines, hidden, strict=True)]
+                rows = [
+                    lambda at, e=e, h=h: behind_head(e, e.head(h[at]))
+                    for e, h in zip(engines, hidden, strict=True)
+                ]
                 numbers[:, again] = _from_rows(torch, rows, own, again)
             yield numbers
 
 # %% ../../nbs/models/07_together.ipynb #c025
 def plan_together(
-    baseline: object,   # a LoadedModel, or a Hugging Face causal LM
+    baseline: object,  # a LoadedModel, or a Hugging Face causal LM
     candidate: object,
     plan: TextPlan,
     *,
     batch_tokens: int | None = None,
 ) -> PairScorer:
     "Look at both models and decide which windows share a batch."
-    one, two = (plan_scoring(model, plan.token_ids, plan.windows, batch_tokens=batch_tokens)
-                for model in (baseline, candidate))
+    one, two = (
+        plan_scoring(model, plan.token_ids, plan.windows, batch_tokens=batch_tokens)
+        for model in (baseline, candidate)
+    )
     sizes = [scorer.facts["batch_tokens"] for scorer in (one, two)]
     if sizes[0] != sizes[1]:  # of models of two widths: one size for both
         return plan_together(baseline, candidate, plan, batch_tokens=min(sizes))
     engines = one.engine, two.engine
     tiled = all(e.tiled for e in engines) and engines[0].device == engines[1].device
-    if tiled: _check_vocabulary(*(len(engine.head.weight) for engine in engines))
+    if tiled:
+        _check_vocabulary(*(len(engine.head.weight) for engine in engines))
     order = ("padded", "equal lengths", "one window")
     batching = max(one.facts["batching"], two.facts["batching"], key=order.index)
     budget = min(one.budget, two.budget)
     one = dataclasses.replace(one, budget=budget, facts={**one.facts, "batching": batching})
     passes = cut_passes(list(one.windows), budget, batching)
-    return PairScorer(scorers=(one, two), batches=as_batches(passes), tiled=tiled,
-                      facts={"batching": batching,
-                             "together": "tiles" if tiled else "whole logits"})
+    return PairScorer(
+        scorers=(one, two),
+        batches=as_batches(passes),
+        tiled=tiled,
+        facts={"batching": batching, "together": "tiles" if tiled else "whole logits"},
+    )
 
 # %% ../../nbs/models/07_together.ipynb #c028
 def _measured(scorer: PairScorer, plan: TextPlan, facts: list, journal, progress):
     "(losses, further columns) of both models."
+
     def measure(batch):
         "Of each window: both means; sums of KL, flips and change; the grid; sums of classes."
         rows, records = scorer.score(batch), []
@@ -174,18 +212,30 @@ def _measured(scorer: PairScorer, plan: TextPlan, facts: list, journal, progress
             change = np.exp(-values[1]) - np.exp(-values[0])
             counts = change_counts(change)
             steps = np.flatnonzero(counts)
-            records.append([*map(float, values[:2].mean(axis=1)),
-                            *map(float, values[2:].sum(axis=1)), float(change.sum()),
-                            steps.tolist(), counts[steps].tolist(),
-                            *(class_sums(plan.classes, ids, w, x) for x in values[:2])])
+            records.append(
+                [
+                    *map(float, values[:2].mean(axis=1)),
+                    *map(float, values[2:].sum(axis=1)),
+                    float(change.sum()),
+                    steps.tolist(),
+                    counts[steps].tolist(),
+                    *(class_sums(plan.classes, ids, w, x) for x in values[:2]),
+                ]
+            )
         return records
-    key = {"data_id": plan.data_id, "together": scorer.facts["together"],
-           "classes": [one.by for one in plan.classes],
-           "baseline": journal_key(facts[0]), "candidate": journal_key(facts[1])}
+
+    key = {
+        "data_id": plan.data_id,
+        "together": scorer.facts["together"],
+        "classes": [one.by for one in plan.classes],
+        "baseline": journal_key(facts[0]),
+        "candidate": journal_key(facts[1]),
+    }
     records = keep_batches(scorer, measure, key, journal, progress)
     *losses, kl, changed, sums = np.array([record[:5] for record in records]).T
     counts = np.zeros((len(records), len(EDGES) - 1))
-    for i, record in enumerate(records): counts[i, record[5]] = record[6]
+    for i, record in enumerate(records):
+        counts[i, record[5]] = record[6]
     columns = {"kl_divergence": kl, "top1_changed": changed, **change_columns(sums, counts)}
     classes = [sum_columns(plan.classes, [r[k] for r in records]) for k in (7, 8)]
     return (losses[0], classes[0]), (losses[1], columns | classes[1])
@@ -195,20 +245,34 @@ def _known_pair(plan, known, facts):
     "Rows of both arms that need not be scored; only of one scoring, side by side."
     rows = [known_rows(plan, arm, f) for arm, f in zip(known, facts, strict=True)]
     first, second = (arm.provenance for arm in known)
-    if first.get("digest") is None or first["digest"] != second.get("against") or (
-            known[0].window_ids != known[1].window_ids):
-        refuse("score_together", "known losses must be of one scoring, side by side",
-               f"{str(second.get('against'))[:19]} against {str(first.get('digest'))[:19]}",
-               "Score all windows: leave known out", code="known")
+    if (
+        first.get("digest") is None
+        or first["digest"] != second.get("against")
+        or (known[0].window_ids != known[1].window_ids)
+    ):
+        refuse(
+            "score_together",
+            "known losses must be of one scoring, side by side",
+            f"{str(second.get('against'))[:19]} against {str(first.get('digest'))[:19]}",
+            "Score all windows: leave known out",
+            code="known",
+        )
     return rows[0]
 
 
 def _kept_columns(plan, columns, places):
     "Of known windows: what was added up for the divergence, and the classes of this plan."
-    own = {"kl_divergence", "top1_changed", "probability_change",
-           *(name for one in plan.classes for name in one.columns)}
-    return {name: x[places] for name, x in columns.items()
-            if name in own or name.startswith("dp<") and x[places].any()}
+    own = {
+        "kl_divergence",
+        "top1_changed",
+        "probability_change",
+        *(name for one in plan.classes for name in one.columns),
+    }
+    return {
+        name: x[places]
+        for name, x in columns.items()
+        if name in own or name.startswith("dp<") and x[places].any()
+    }
 
 
 def _put(losses, columns, rows, some, more):
@@ -217,14 +281,13 @@ def _put(losses, columns, rows, some, more):
     for name, values in more.items():
         columns.setdefault(name, np.zeros(len(losses)))[rows] = values
 
-
 # %% ../../nbs/models/07_together.ipynb #c028b
 def score_together(
-    baseline: object,   # a LoadedModel, or a Hugging Face causal LM
+    baseline: object,  # a LoadedModel, or a Hugging Face causal LM
     candidate: object,  # the same
-    plan: TextPlan,     # of plan_text
+    plan: TextPlan,  # of plan_text
     *,
-    batch_tokens: int | None = None,    # of a forward pass, padding included
+    batch_tokens: int | None = None,  # of a forward pass, padding included
     known: tuple[WindowLosses, WindowLosses] | None = None,  # of this pair, scored before
     on_known: Callable[[int], None] | None = None,  # called with their number, where they fit
     journal: str | Path | None = None,  # a file that keeps finished batches
@@ -241,15 +304,23 @@ def score_together(
         rest = np.setdiff1d(rest, rows)
         for side, arm in enumerate(known):
             facts[side] |= known_facts(plan, arm, len(rows))
-            _put(losses[side], columns[side], rows, arm.log_loss[places],
-                 _kept_columns(plan, arm.columns, places))
-        if on_known is not None: on_known(len(rows))
+            _put(
+                losses[side],
+                columns[side],
+                rows,
+                arm.log_loss[places],
+                _kept_columns(plan, arm.columns, places),
+            )
+        if on_known is not None:
+            on_known(len(rows))
     if rest.size:
         part = plan if known is None else plan.take(rest)
-        if known is not None: scorer = plan_together(*models, part, batch_tokens=batch_tokens)
+        if known is not None:
+            scorer = plan_together(*models, part, batch_tokens=batch_tokens)
         for side, one in enumerate(_measured(scorer, part, facts, journal, progress)):
             _put(losses[side], columns[side], rest, *one)
     facts[0]["digest"] = facts[1]["against"] = digest(losses[0].tobytes())
-    return tuple(planned_losses(plan, *one[:2], columns=one[2])
-                 for one in zip(losses, facts, columns, strict=True))
-
+    return tuple(
+        planned_losses(plan, *one[:2], columns=one[2])
+        for one in zip(losses, facts, columns, strict=True)
+    )

@@ -8,13 +8,18 @@ __all__ = ['PIECE', 'decode', 'is_packed', 'cast', 'pieces', 'raw', 'numbers', '
            'shape_text', 'unlike', 'compare_weights']
 
 # %% ../../nbs/models/08_weights.ipynb #c002
-import dataclasses, functools, json, math, os
+import dataclasses
+import functools
+import json
+import math
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
+
 import msgspec
 import numpy as np
 
@@ -22,25 +27,48 @@ import numpy as np
 from ..comparison.units import counted
 from ..foundations.interval import Shown
 from ..foundations.refuse import refuse
-from ..foundations.store import (ABSENT, as_path, as_shape, differences, open_file,
-                                        read_file, strict_json)
+from invar_nb.foundations.store import (
+    ABSENT,
+    as_path,
+    as_shape,
+    differences,
+    open_file,
+    read_file,
+    strict_json,
+)
 from .load import Checkpoint, Stored, find_checkpoint, stored_tensors
 
 # %% ../../nbs/models/08_weights.ipynb #c011
-_NUMPY = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2",
-          "I8": "i1", "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "u1", "BOOL": "?"}
+_NUMPY = {
+    "F64": "<f8",
+    "F32": "<f4",
+    "F16": "<f2",
+    "I64": "<i8",
+    "I32": "<i4",
+    "I16": "<i2",
+    "I8": "i1",
+    "U64": "<u8",
+    "U32": "<u4",
+    "U16": "<u2",
+    "U8": "u1",
+    "BOOL": "?",
+}
 
 
 def decode(data: bytes, kind: str) -> np.ndarray:
     "The numbers that these bytes are; of a type that is not known, the bytes."
-    if kind == "BF16": return (np.frombuffer(data, "<u2").astype("<u4") << 16).view("<f4")
-    if kind == "F8_E5M2": return (np.frombuffer(data, "u1").astype("<u2") << 8).view("<f2")
+    if kind == "BF16":
+        return (np.frombuffer(data, "<u2").astype("<u4") << 16).view("<f4")
+    if kind == "F8_E5M2":
+        return (np.frombuffer(data, "u1").astype("<u2") << 8).view("<f2")
     if is_packed(kind):
         from gguf import GGMLQuantizationType, dequantize
+
         return dequantize(np.frombuffer(data, "u1"), GGMLQuantizationType[kind]).reshape(-1)
-    if kind != "F8_E4M3": return np.frombuffer(data, _NUMPY.get(kind, "u1"))
+    if kind != "F8_E4M3":
+        return np.frombuffer(data, _NUMPY.get(kind, "u1"))
     sign, power, rest = (np.arange(256) >> k & m for k, m in ((7, 1), (3, 15), (0, 7)))
-    size = np.where(power, (1 + rest / 8) * 2.0 ** (power - 7), rest / 8 * 2.0 ** -6)
+    size = np.where(power, (1 + rest / 8) * 2.0 ** (power - 7), rest / 8 * 2.0**-6)
     size[[127, 255]] = np.nan
     return np.where(sign, -size, size).astype("f4")[np.frombuffer(data, "u1")]
 
@@ -53,8 +81,10 @@ def is_packed(kind: str) -> bool:
 def cast(x: np.ndarray, kind: str) -> np.ndarray:
     "Rounded to F16, F32 or BF16, ties to even; other types leave it."
     if kind in ("F16", "F32"):
-        with np.errstate(over="ignore"): return x.astype(_NUMPY[kind])
-    if kind != "BF16": return x
+        with np.errstate(over="ignore"):
+            return x.astype(_NUMPY[kind])
+    if kind != "BF16":
+        return x
     bits = x.astype("<f4").view("<u4")
     rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16 << 16
     return np.where(np.isnan(x), np.float32(np.nan), rounded.view("<f4"))
@@ -83,30 +113,42 @@ def numbers(t: Stored, start: int, stop: int, data: bytes | None = None) -> np.n
 
 # %% ../../nbs/models/08_weights.ipynb #c019
 _TURNED = {  # architectures with a known layout -> the tensors that stand otherwise in a GGUF
-    "llama": ("attn_q.", "attn_k."), "qwen2": (), "qwen3": (), "phi3": (),
-    "gpt2": ("attn_qkv.w", "attn_output.w", "ffn_up.w", "ffn_down.w")}
+    "llama": ("attn_q.", "attn_k."),
+    "qwen2": (),
+    "qwen3": (),
+    "phi3": (),
+    "gpt2": ("attn_qkv.w", "attn_output.w", "ffn_up.w", "ffn_down.w"),
+}
 
 
 def not_comparable(a: Checkpoint, b: Checkpoint) -> str:
     "Why the tensors of two checkpoints cannot be compared; empty where they can."
     for c in (a, b):
         if c.kind == "pickle":
-            return (f"{c.files[0].name} is a pickle, whose tensors are not compared: save it "
-                    "as safetensors")
-        if c.kind != "gguf": continue
+            return (
+                f"{c.files[0].name} is a pickle, whose tensors are not compared: save it "
+                "as safetensors"
+            )
+        if c.kind != "gguf":
+            continue
         if (parts := c.metadata.get("split.count", 1)) not in (0, 1):
             return f"{c.name} is one of {parts} parts: join them with llama-gguf-split --merge"
         from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
+
         for kind in {t.kind for t in c.tensors}:
-            try: decode(bytes(GGML_QUANT_SIZES[GGMLQuantizationType[kind]][1]), kind)
-            except NotImplementedError: return f"{c.name} has tensors of type {kind}, not read"
+            try:
+                decode(bytes(GGML_QUANT_SIZES[GGMLQuantizationType[kind]][1]), kind)
+            except NotImplementedError:
+                return f"{c.name} has tensors of type {kind}, not read"
     if (a.kind == "gguf") != (b.kind == "gguf"):
         facts = a.metadata or b.metadata
         kind = str(facts.get("general.architecture"))
         tensors = len((a if a.metadata else b).tensors)  # each block has one or more
         if kind not in _TURNED or facts.get(f"{kind}.block_count") not in range(tensors + 1):
-            return (f"a GGUF of architecture {kind} has its own layout, so its tensors are "
-                    "not compared with a folder's")
+            return (
+                f"a GGUF of architecture {kind} has its own layout, so its tensors are "
+                "not compared with a folder's"
+            )
     return ""
 
 
@@ -123,6 +165,7 @@ class _Heads(msgspec.Struct):
 def as_in_folder(file: Checkpoint, names: Iterable[str], config: _Heads) -> list[Stored]:
     "The tensors of a GGUF under the names and in the layout of a folder's."
     from gguf import MODEL_ARCH_NAMES, get_tensor_name_map
+
     kind, stored = file.metadata["general.architecture"], []
     arch = next(key for key, name in MODEL_ARCH_NAMES.items() if name == kind)
     table = get_tensor_name_map(arch, file.metadata[f"{kind}.block_count"])
@@ -134,25 +177,28 @@ def as_in_folder(file: Checkpoint, names: Iterable[str], config: _Heads) -> list
                 turn, shape = (lambda x, shape=shape: x.reshape(shape).T), shape[::-1]
             else:
                 heads = config.num_attention_heads
-                if "attn_k." in t.name: heads = config.num_key_value_heads or heads
+                if "attn_k." in t.name:
+                    heads = config.num_key_value_heads or heads
                 turn = functools.partial(unpermute, heads=heads)
-        stored.append(dataclasses.replace(t, name=names.get(t.name, t.name), shape=shape,
-                                          turn=turn))
+        stored.append(
+            dataclasses.replace(t, name=names.get(t.name, t.name), shape=shape, turn=turn)
+        )
     return stored
 
 # %% ../../nbs/models/08_weights.ipynb #c022
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TensorChange:
     "How one tensor differs; @eq-weights-relative."
+
     name: str
-    kinds: tuple[str, str]      # of the baseline and the candidate
+    kinds: tuple[str, str]  # of the baseline and the candidate
     elements: int
-    changed: int                # elements; all of them where the shapes differ
-    relative: float | None      # None where the shapes differ, or the baseline is 0
-    index: tuple[int, ...] | None = None           # of the largest change
+    changed: int  # elements; all of them where the shapes differ
+    relative: float | None  # None where the shapes differ, or the baseline is 0
+    index: tuple[int, ...] | None = None  # of the largest change
     values: tuple[float | str, float | str] | None = None  # there; text where not finite
-    shapes: tuple | None = None                    # where they differ
-    edit: str = ""              # pruned or quantised, where that is all that was done
+    shapes: tuple | None = None  # where they differ
+    edit: str = ""  # pruned or quantised, where that is all that was done
 
     @property
     def recast(self) -> bool:
@@ -166,18 +212,23 @@ class TensorChange:
         texts = ([f"{float(x):.{digits}g}" for x in self.values] for digits in (4, 8, 17))
         rounded = f"{self.values[0]}", "another whole number"  # beyond 2^53
         one, two = next((two for two in texts if two[0] != two[1]), rounded)
-        return (f"{self.name} ({self.changed:,} of {self.elements:,} elements{size}; "
-                f"{[*self.index]} was {one}, is {two})")
+        return (
+            f"{self.name} ({self.changed:,} of {self.elements:,} elements{size}; "
+            f"{[*self.index]} was {one}, is {two})"
+        )
 
 
-def _by(shape): return " x ".join(map(str, shape)) or "1"
+def _by(shape):
+    return " x ".join(map(str, shape)) or "1"
 
 # %% ../../nbs/models/08_weights.ipynb #gridc
 def is_rounded(x: np.ndarray, y: np.ndarray) -> bool:
     "Whether y is x rounded to an evenly spaced grid of at most 256 values."
     levels = np.unique(y.astype("f8"))
-    if levels.size < 2: return True
-    if not np.isfinite(levels).all(): return False
+    if levels.size < 2:
+        return True
+    if not np.isfinite(levels).all():
+        return False
     gaps = np.diff(levels)
     step = np.median(gaps[gaps <= 1.5 * gaps.min()])  # half precision blurs single ones
     step = gaps.sum() / np.round(gaps / step).sum()
@@ -189,11 +240,13 @@ def is_rounded(x: np.ndarray, y: np.ndarray) -> bool:
 def on_grid(x: np.ndarray, y: np.ndarray, columns: int) -> bool:
     "Whether nine in ten of the rows of y, or of their groups, are rounded ones of x."
     for size in (columns, 128, 64, 32):
-        if columns % size or size < 16 or y.size < size: continue
-        groups = [v[:v.size // size * size].reshape(-1, size)[:200] for v in (x, y)]
+        if columns % size or size < 16 or y.size < size:
+            continue
+        groups = [v[: v.size // size * size].reshape(-1, size)[:200] for v in (x, y)]
         odd = (not is_rounded(*pair) for pair in zip(*groups, strict=True))
         few = len(groups[0]) // 10  # a trained tensor is given up after so many
-        if sum(1 for _ in islice(filter(None, odd), few + 1)) <= few: return True
+        if sum(1 for _ in islice(filter(None, odd), few + 1)) <= few:
+            return True
     return False
 
 # %% ../../nbs/models/08_weights.ipynb #c023
@@ -213,7 +266,8 @@ def _wide(x):
 
 def _float(x):
     "Numbers that can be subtracted and squared."
-    if x.dtype.kind != "f": return x.astype("f8")
+    if x.dtype.kind != "f":
+        return x.astype("f8")
     return x.astype("f4") if x.dtype.itemsize == 2 else x
 
 
@@ -221,7 +275,8 @@ def _norm(x):
     x = _float(x)
     with np.errstate(over="ignore", invalid="ignore"):  # of weights that are no numbers
         total = float(np.square(x).sum(dtype="f8"))
-        if 1e-20 < total < math.inf: return total
+        if 1e-20 < total < math.inf:
+            return total
         return float(np.square(x, dtype="f8").sum())  # beyond the range of float32
 
 
@@ -236,8 +291,9 @@ def compare_tensors(a: Stored, b: Stored) -> TensorChange:
     facts = {"name": a.name, "kinds": (a.kind, b.kind), "elements": max(a.n, b.n)}
     one, two = ([k for k in t.shape if k != 1] for t in (a, b))
     if one != two:
-        return TensorChange(**facts, changed=max(a.n, b.n), relative=None,
-                            shapes=(a.shape, b.shape))
+        return TensorChange(
+            **facts, changed=max(a.n, b.n), relative=None, shapes=(a.shape, b.shape)
+        )
     turned, same_kind = not (a.turn is b.turn is None), a.kind == b.kind
     equal, norm, moved, changed, zeros, grid = [], 0.0, 0.0, 0, 0, None
     largest = -1.0, 0, 0.0, 0.0  # size, place, from, to
@@ -255,7 +311,8 @@ def compare_tensors(a: Stored, b: Stored) -> TensorChange:
         differ = _unlike(wide_a, wide_y)
         n = int(np.count_nonzero(differ))
         is_recast = is_recast and not (n if same_kind else _is_lost(x, y, a.kind))
-        if not n: continue
+        if not n:
+            continue
         if zeros == changed:  # pruned so far
             zeros += int(np.count_nonzero(differ & (y == 0)))
         changed += n
@@ -267,30 +324,48 @@ def compare_tensors(a: Stored, b: Stored) -> TensorChange:
             size = np.where(differ, np.nan_to_num(size, nan=np.inf), 0.0)
         moved += _norm(size)
         k = int((size if size.any() else differ).argmax())  # integers beyond 2^53
-        if size[k] > largest[0]: largest = size[k], piece[0] + k, a_as_b[k], y[k]
-    if not changed or is_recast: return TensorChange(**facts, changed=0, relative=0.0)
+        if size[k] > largest[0]:
+            largest = size[k], piece[0] + k, a_as_b[k], y[k]
+    if not changed or is_recast:
+        return TensorChange(**facts, changed=0, relative=0.0)
     norm += sum(_norm(numbers(a, *piece)) for piece in equal)
     known = norm > 0 and math.isfinite(norm + moved)
     edit = "pruned" if zeros == changed else "quantised" if grid or packed else ""
-    return TensorChange(**facts, changed=changed, edit=edit,
-                        relative=math.sqrt(moved / norm) if known else None,
-                        index=tuple(map(int, np.unravel_index(largest[1], a.shape))),
-                        values=tuple(x if math.isfinite(x) else str(x)
-                                     for x in map(float, largest[2:])))
+    return TensorChange(
+        **facts,
+        changed=changed,
+        edit=edit,
+        relative=math.sqrt(moved / norm) if known else None,
+        index=tuple(map(int, np.unravel_index(largest[1], a.shape))),
+        values=tuple(x if math.isfinite(x) else str(x) for x in map(float, largest[2:])),
+    )
 
 # %% ../../nbs/models/08_weights.ipynb #c027
-_READ = ("config.json", "generation_config.json", "token*.json", "special_tokens_map.json",
-         "added_tokens.json", "vocab.*", "merges.txt", "chat_template*", "*.model", "*.py")
+_READ = (
+    "config.json",
+    "generation_config.json",
+    "token*.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.*",
+    "merges.txt",
+    "chat_template*",
+    "*.model",
+    "*.py",
+)
 _ASIDE = ("transformers_version", "_name_or_path", "name_or_path", "tokenizer_file")
 
 
 def _in_words(file: str, a: object, b: object, most: int = 5) -> list[str]:
     "The first fields that differ, one line each, and how many more."
+
     def text(x):
         shown = "absent" if x == ABSENT else json.dumps(x, ensure_ascii=False, default=str)
         return shown if len(shown) <= 40 else f"{shown[:37]}..."
-    rows = [row for row in differences(a, b, close=0)
-            if row[0].rpartition(".")[2] not in _ASIDE]
+
+    rows = [
+        row for row in differences(a, b, close=0) if row[0].rpartition(".")[2] not in _ASIDE
+    ]
     lines = [f"{file}: {name} was {text(x)}, is {text(y)}" for name, x, y in rows[:most]]
     more = len(rows) - most
     return lines + ([f"{file}: {counted(more, 'more fields')} differ"] if more > 0 else [])
@@ -298,7 +373,8 @@ def _in_words(file: str, a: object, b: object, most: int = 5) -> list[str]:
 
 def _json(data: bytes, path: Path) -> object:
     "JSON as transformers reads it, which may hold Infinity."
-    try: return json.loads(data, parse_constant=str)
+    try:
+        return json.loads(data, parse_constant=str)
     except (ValueError, RecursionError):  # says why
         return strict_json(data, where=f"compare_weights: {path}")
 
@@ -321,40 +397,48 @@ def compare_settings(a: Checkpoint, b: Checkpoint) -> list[str]:
     if "gguf" in (a.kind, b.kind):
         return ["config and tokenizer are not compared, since a GGUF has its own fields"]
     lines = []
-    for name in sorted({p.name for c in (a, b) for kind in _READ for p in c.folder.glob(kind)
-                        if p.is_file()}):
+    for name in sorted(
+        {p.name for c in (a, b) for kind in _READ for p in c.folder.glob(kind) if p.is_file()}
+    ):
         files = [c.folder / name for c in (a, b) if (c.folder / name).is_file()]
         data = [read_file(path, "compare_weights") for path in files]
         if len(files) < 2:
             arm = "baseline" if files[0].parent == a.folder else "candidate"
             lines.append(f"{name} only in the {arm}")
-        elif data[0] == data[1]: continue
-        elif name.endswith(".json"): lines += _in_words(name, *map(_json, data, files))
-        else: lines.append(f"{name} differs")
+        elif data[0] == data[1]:
+            continue
+        elif name.endswith(".json"):
+            lines += _in_words(name, *map(_json, data, files))
+        else:
+            lines.append(f"{name} differs")
     return lines
 
 # %% ../../nbs/models/08_weights.ipynb #c030
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class WeightsDifference(Shown):
     "What differs between the files of two models."
+
     baseline: str
     candidate: str
     digests: tuple[str, str]
-    tensors: int | None = None      # of both together; None where they were not compared
+    tensors: int | None = None  # of both together; None where they were not compared
     changed: tuple[TensorChange, ...] = ()  # the largest relative change first
-    recast: tuple[TensorChange, ...] = ()   # another type, equal after the cast
+    recast: tuple[TensorChange, ...] = ()  # another type, equal after the cast
     only_baseline: tuple[str, ...] = ()
     only_candidate: tuple[str, ...] = ()
-    layout: tuple[str, ...] = ()    # how the same numbers are stored in another way
+    layout: tuple[str, ...] = ()  # how the same numbers are stored in another way
     settings: tuple[str, ...] = ()  # config and tokenizer, in words
-    reason: str = ""                # why the tensors were not compared
+    reason: str = ""  # why the tensors were not compared
 
     @property
     def state(self) -> str:
         "identical, rearranged, recast, different or unknown."
-        if self.digests[0] == self.digests[1]: return "identical"
-        if self.reason: return "unknown"
-        if self.tensors_changed: return "different"
+        if self.digests[0] == self.digests[1]:
+            return "identical"
+        if self.reason:
+            return "unknown"
+        if self.tensors_changed:
+            return "different"
         return "recast" if self.recast else "rearranged"
 
     @property
@@ -374,16 +458,30 @@ class WeightsDifference(Shown):
     def summary(self) -> str:
         "What differs, and the tensors that changed most."
         more = [f"{counted(len(self.changed) - 5, 'more tensors')} changed less"]
-        return "\n  ".join([self.sentence, *map(str, self.changed[1:5]),
-                            *more[:len(self.changed) > 5], *self.settings])
+        return "\n  ".join(
+            [
+                self.sentence,
+                *map(str, self.changed[1:5]),
+                *more[: len(self.changed) > 5],
+                *self.settings,
+            ]
+        )
 
     def _line(self):
         of = f": {self.tensors_changed:,} of {counted(self.tensors or 0, 'tensors')}"
         return f"{self.state}{of * bool(self.tensors)}{', ' * bool(self.edit)}{self.edit}"
 
     def _records(self):
-        return [{"tensor": t.name, "changed": t.changed, "elements": t.elements,
-                 "relative change": t.relative, "edit": t.edit} for t in self.changed]
+        return [
+            {
+                "tensor": t.name,
+                "changed": t.changed,
+                "elements": t.elements,
+                "relative change": t.relative,
+                "edit": t.edit,
+            }
+            for t in self.changed
+        ]
 
     def _table(self):
         text, rows = lambda x: f"{x:.2g}" if isinstance(x, float) else f"{x}", self._records()
@@ -391,16 +489,21 @@ class WeightsDifference(Shown):
 
     def to_dict(self) -> dict:
         "Plain values; of the tensors that differ the five that changed most."
-        return {"state": self.state, "sentence": self.sentence, "edit": self.edit,
-                "tensors": self.tensors,
-                "tensors_changed": None if self.reason else self.tensors_changed,
-                "elements_changed": sum(t.changed for t in self.changed),
-                "largest": [dataclasses.asdict(t) for t in self.changed[:5]],
-                "recast": len(self.recast), "layout": list(self.layout),
-                "only_baseline": list(self.only_baseline[:9]),
-                "only_candidate": list(self.only_candidate[:9]),
-                "settings": list(self.settings),
-                "digests": {"baseline": self.digests[0], "candidate": self.digests[1]}}
+        return {
+            "state": self.state,
+            "sentence": self.sentence,
+            "edit": self.edit,
+            "tensors": self.tensors,
+            "tensors_changed": None if self.reason else self.tensors_changed,
+            "elements_changed": sum(t.changed for t in self.changed),
+            "largest": [dataclasses.asdict(t) for t in self.changed[:5]],
+            "recast": len(self.recast),
+            "layout": list(self.layout),
+            "only_baseline": list(self.only_baseline[:9]),
+            "only_candidate": list(self.only_candidate[:9]),
+            "settings": list(self.settings),
+            "digests": {"baseline": self.digests[0], "candidate": self.digests[1]},
+        }
 
 # %% ../../nbs/models/08_weights.ipynb #c031
 def _casts(changes) -> str:
@@ -410,12 +513,16 @@ def _casts(changes) -> str:
 
 
 def _sentence(d: WeightsDifference) -> str:
-    if d.state == "identical": return "The weights are identical."
-    if d.reason: return f"The weight files differ; {d.reason}."
+    if d.state == "identical":
+        return "The weights are identical."
+    if d.reason:
+        return f"The weight files differ; {d.reason}."
     layout = "; ".join(d.layout)
     if d.state == "rearranged":
-        return (f"All {counted(d.tensors, 'tensors')} are identical; only the files differ: "
-                f"{layout or 'their headers'}.")
+        return (
+            f"All {counted(d.tensors, 'tensors')} are identical; only the files differ: "
+            f"{layout or 'their headers'}."
+        )
     stored = f" Stored in another way: {layout}." if layout else ""
     verb = "is" if len(d.recast) == 1 else "are"
     cast = f"{verb} recast ({_casts(d.recast)}) and equal after the cast"
@@ -423,12 +530,17 @@ def _sentence(d: WeightsDifference) -> str:
         rest = "" if len(d.recast) == d.tensors else "; the others are identical"
         return f"{len(d.recast)} of {counted(d.tensors, 'tensors')} {cast}{rest}.{stored}"
     text = f"The weights differ in {d.tensors_changed} of {counted(d.tensors, 'tensors')}"
-    if casts := _casts(d.changed): text += f" ({casts})"
-    if d.changed: text += f"; the largest change is in {d.changed[0]}"
+    if casts := _casts(d.changed):
+        text += f" ({casts})"
+    if d.changed:
+        text += f"; the largest change is in {d.changed[0]}"
     for arm, names in (("baseline", d.only_baseline), ("candidate", d.only_candidate)):
-        if names: text += f"; only in the {arm}: {', '.join(names[:3])}"
-        if len(names) > 3: text += f" and {len(names) - 3} more"
-    if d.recast: text += f"; {len(d.recast)} {cast}"
+        if names:
+            text += f"; only in the {arm}: {', '.join(names[:3])}"
+        if len(names) > 3:
+            text += f" and {len(names) - 3} more"
+    if d.recast:
+        text += f"; {len(d.recast)} {cast}"
     return f"{text}.{stored}"
 
 # %% ../../nbs/models/08_weights.ipynb #c033
@@ -443,32 +555,56 @@ def _renamed(one: Mapping, two: Mapping) -> dict[str, str]:
 
 def _copy_of(t: Stored, table: Mapping) -> str | None:
     "Another matrix of the same file with the same numbers, as tied weights have."
-    return next((o.name for o in table.values() if o is not t and len(t.shape) > 1
-                 and (o.kind, o.shape) == (t.kind, t.shape)
-                 and all(raw(o, *piece) == raw(t, *piece) for piece in pieces(t))), None)
+    return next(
+        (
+            o.name
+            for o in table.values()
+            if o is not t
+            and len(t.shape) > 1
+            and (o.kind, o.shape) == (t.kind, t.shape)
+            and all(raw(o, *piece) == raw(t, *piece) for piece in pieces(t))
+        ),
+        None,
+    )
 
 
 def _tables(checkpoints: list[Checkpoint]) -> list[dict[str, Stored]]:
     "Name -> tensor, of both, in the order of the files; a GGUF under the other's names."
     from safetensors import SafetensorError
+
     tables = []
     for c in checkpoints:
-        try: tensors = stored_tensors(c)
+        try:
+            tensors = stored_tensors(c)
         except (OSError, ValueError, SafetensorError) as error:
-            refuse("compare_weights", "a safetensors file must be whole",
-                   f"{c.name}: {error}",
-                   "It is cut off, damaged or a Git LFS pointer: fetch it again",
-                   code="damaged")
+            refuse(
+                "compare_weights",
+                "a safetensors file must be whole",
+                f"{c.name}: {error}",
+                "It is cut off, damaged or a Git LFS pointer: fetch it again",
+                code="damaged",
+            )
         known = (*_NUMPY, "BF16", "F8_E5M2", "F8_E4M3")
-        tables.append({t.name: t if t.kind in known or is_packed(t.kind) else
-                       dataclasses.replace(t, shape=(t.n_bytes,)) for t in tensors})
+        tables.append(
+            {
+                t.name: t
+                if t.kind in known or is_packed(t.kind)
+                else dataclasses.replace(t, shape=(t.n_bytes,))
+                for t in tensors
+            }
+        )
     kinds = [c.kind for c in checkpoints]
     if kinds.count("gguf") == 1:
         k = kinds.index("gguf")
         path = checkpoints[1 - k].folder / "config.json"
         where = f"compare_weights: {path}"
-        config = as_shape(read_file(path, where), _Heads, where, "the config must say how "
-                          "many heads there are", "Save it again")
+        config = as_shape(
+            read_file(path, where),
+            _Heads,
+            where,
+            "the config must say how many heads there are",
+            "Save it again",
+        )
         tables[k] = {t.name: t for t in as_in_folder(checkpoints[k], tables[1 - k], config)}
     return tables
 
@@ -478,15 +614,18 @@ def shape_text(checkpoint: Checkpoint, tensors: int) -> str:
     if checkpoint.kind == "gguf":
         facts = checkpoint.metadata
         kind = facts.get("general.architecture")
-        layers, width = (facts.get(f"{kind}.{name}")
-                         for name in ("block_count", "embedding_length"))
+        layers, width = (
+            facts.get(f"{kind}.{name}") for name in ("block_count", "embedding_length")
+        )
     else:
         path = checkpoint.folder / "config.json"
         where = f"compare_weights: {path}"
         facts = strict_json(read_file(path, where), where=where) if path.is_file() else {}
-        kind, layers, width = (facts.get(name) for name in (
-            "model_type", "num_hidden_layers", "hidden_size"))
-    if None in (kind, layers, width): return f"{kind or 'a model'} of {tensors} tensors"
+        kind, layers, width = (
+            facts.get(name) for name in ("model_type", "num_hidden_layers", "hidden_size")
+        )
+    if None in (kind, layers, width):
+        return f"{kind or 'a model'} of {tensors} tensors"
     return f"{kind}, {layers} layers of {width}"
 
 
@@ -495,16 +634,19 @@ def unlike(both: Sequence[Checkpoint], one: Mapping, two: Mapping) -> str:
     names = _renamed(one, two)
     shapes = {names.get(name, name): t.shape for name, t in two.items()}
     alike = sum(shapes.get(name) == t.shape for name, t in one.items())
-    if 2 * alike >= min(len(one), len(two)): return ""
+    if 2 * alike >= min(len(one), len(two)):
+        return ""
     first, second = map(shape_text, both, map(len, (one, two)))
     if first == second:
-        return (f"{len(one) - alike} of {counted(len(one), 'tensors')} have another shape or "
-                "name, so they are not compared")
+        return (
+            f"{len(one) - alike} of {counted(len(one), 'tensors')} have another shape or "
+            "name, so they are not compared"
+        )
     return f"different architectures: {first} against {second}; tensors are not compared"
 
 # %% ../../nbs/models/08_weights.ipynb #c034
 def compare_weights(
-    baseline: str | Path,   # folder, GGUF or hub id
+    baseline: str | Path,  # folder, GGUF or hub id
     candidate: str | Path,  # folder, GGUF or hub id
     *,
     revision: str | None = None,  # of hub ids
@@ -515,30 +657,41 @@ def compare_weights(
     both = []
     for path in (baseline, candidate):
         here = as_path(path).exists()  # nothing is fetched that is not read
-        both.append(find_checkpoint(path, revision=None if here else revision,
-                                    allow_pickle=here))
+        both.append(
+            find_checkpoint(path, revision=None if here else revision, allow_pickle=here)
+        )
     reason = not_comparable(*both)
     one, two = ({}, {}) if reason else _tables(both)  # damaged ones are not hashed first
     reason = reason or unlike(both, one, two)
     digests = tuple(c.weights_digest for c in both)
-    if not reason and digests[0] != digests[1]: reason = left_out(both)
-    facts = {"baseline": both[0].name, "candidate": both[1].name, "digests": digests,
-             "settings": tuple(compare_settings(*both)), "reason": reason}
-    if reason: return WeightsDifference(**facts)
-    if digests[0] == digests[1]: return WeightsDifference(**facts, tensors=len(one))
+    if not reason and digests[0] != digests[1]:
+        reason = left_out(both)
+    facts = {
+        "baseline": both[0].name,
+        "candidate": both[1].name,
+        "digests": digests,
+        "settings": tuple(compare_settings(*both)),
+        "reason": reason,
+    }
+    if reason:
+        return WeightsDifference(**facts)
+    if digests[0] == digests[1]:
+        return WeightsDifference(**facts, tensors=len(one))
     renamed, layout = _renamed(one, two), []
     two = {renamed.get(name, name): t for name, t in two.items()}
     shared = [name for name in one if name in two]
     files = [len(c.files) for c in both]
     if "gguf" not in {c.kind for c in both}:
         if files[0] != files[1]:
-            layout.append(f"{counted(files[0], 'files')} in the baseline, "
-                          f"{files[1]} in the candidate")
+            layout.append(
+                f"{counted(files[0], 'files')} in the baseline, {files[1]} in the candidate"
+            )
         elif shared != [name for name in two if name in one]:
             layout.append("the tensors stand in another order")
         for new, old in [*renamed.items()][:1]:
-            layout.append(f"{counted(len(renamed), 'tensors')} renamed, such as {old} to "
-                          f"{new}")
+            layout.append(
+                f"{counted(len(renamed), 'tensors')} renamed, such as {old} to {new}"
+            )
     changes, total, done = [], sum(one[name].n_bytes for name in shared), 0
     at_once = 1 if any(t.turn for t in (*one.values(), *two.values())) else os.cpu_count()
     with ThreadPoolExecutor(min(8, at_once or 1)) as pool:
@@ -547,17 +700,25 @@ def compare_weights(
             for name, task in zip(shared, tasks, strict=True):
                 changes.append(task.result())
                 done += one[name].n_bytes
-                if progress is not None: progress(done, total)
-        finally: pool.shutdown(cancel_futures=True)  # an interrupt does not wait for the rest
+                if progress is not None:
+                    progress(done, total)
+        finally:
+            pool.shutdown(cancel_futures=True)  # an interrupt does not wait for the rest
     only = {"baseline": [], "candidate": []}
     for arm, table, other in (("baseline", one, two), ("candidate", two, one)):
         for name in (name for name in table if name not in other):
             copy = _copy_of(table[name], table)
-            if copy is None: only[arm].append(name)
-            else: layout.append(f"{name}, only in the {arm}, is a copy of {copy}")
+            if copy is None:
+                only[arm].append(name)
+            else:
+                layout.append(f"{name}, only in the {arm}, is a copy of {copy}")
     size = lambda t: (t.shapes is None, -(math.inf if t.relative is None else t.relative))
     return WeightsDifference(
-        **facts, tensors=len(changes) + sum(map(len, only.values())), layout=tuple(layout),
+        **facts,
+        tensors=len(changes) + sum(map(len, only.values())),
+        layout=tuple(layout),
         changed=tuple(sorted((t for t in changes if t.changed), key=size)),
         recast=tuple(t for t in changes if t.recast),
-        only_baseline=tuple(only["baseline"]), only_candidate=tuple(only["candidate"]))
+        only_baseline=tuple(only["baseline"]),
+        only_candidate=tuple(only["candidate"]),
+    )

@@ -8,20 +8,30 @@ __all__ = ['WINDOWINGS', 'DEFAULT_LENGTH', 'SHORT', 'LEAST_READ', 'GROWTH', 'BYT
            'bytes_to_read', 'plan_text', 'TokenClasses', 'find_classes', 'class_sums', 'sum_columns']
 
 # %% ../../nbs/models/01_windows.ipynb #c003
-import dataclasses, hashlib, itertools
+import dataclasses
+import hashlib
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NoReturn
+
 import numpy as np
 
 # %% ../../nbs/models/01_windows.ipynb #c004
-from ..foundations.refuse import UsageError, as_choice, as_count, refuse
-from ..foundations.store import canonical_json, digest
 from ..arms.spread import Budget, choose_windows
 from ..arms.windows import FIRST_WINDOWS, Window, assign_splits, plan_windows
 from ..comparison.units import CLASSES, class_columns
-from .text import (BOS_POLICIES, UNDETERMINED, Documents, document_start,
-                                  encode_text, tokenizer_digest, utf8_digest,
-                                  utf8_size)
+from ..foundations.refuse import UsageError, as_choice, as_count, refuse
+from ..foundations.store import canonical_json, digest
+from invar_nb.models.text import (
+    BOS_POLICIES,
+    UNDETERMINED,
+    Documents,
+    document_start,
+    encode_text,
+    tokenizer_digest,
+    utf8_digest,
+    utf8_size,
+)
 
 # %% ../../nbs/models/01_windows.ipynb #c007
 def _hf(n: int, length: int, stride: int) -> Iterator[tuple[int, int, int]]:
@@ -31,7 +41,8 @@ def _hf(n: int, length: int, stride: int) -> Iterator[tuple[int, int, int]]:
         stop = min(start + length, n)
         yield start, max(done, start + 1), stop
         done = stop
-        if stop == n: return
+        if stop == n:
+            return
 
 
 def _disjoint(first: int, n: int, length: int) -> Iterator[tuple[int, int, int]]:
@@ -50,67 +61,106 @@ def _lm_eval(n: int, length: int, _: int) -> Iterator[tuple[int, int, int]]:
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Windowing:
     "What a tool does with a text before the first window, and its loop."
+
     name: str
     loop: Callable | None = None  # n, L, S -> (start, score_from, stop) of each window
-    length: int | None = None     # its own L; None: the model's
-    fixed: bool = False           # the stride follows from L
-    joins: bool = False           # documents become one, joined by two newlines
-    restarts: bool = False        # BOS is written over the first token of each window
-    prefix: bool = False          # a token before the text, so that the first one is scored
-    fewest: int = 0               # windows that a text must fill
+    length: int | None = None  # its own L; None: the model's
+    fixed: bool = False  # the stride follows from L
+    joins: bool = False  # documents become one, joined by two newlines
+    restarts: bool = False  # BOS is written over the first token of each window
+    prefix: bool = False  # a token before the text, so that the first one is scored
+    fewest: int = 0  # windows that a text must fill
 
 
-WINDOWINGS = {tool.name: tool for tool in (
-    Windowing(name="invar"),
-    Windowing(name="hf", joins=True, loop=_hf),
-    Windowing(name="llama.cpp", length=512, fixed=True, joins=True, restarts=True, fewest=2,
-              loop=lambda n, length, _: _disjoint(length // 2 + 1, n, length)),
-    Windowing(name="gptq", length=2048, fixed=True, joins=True, fewest=1,
-              loop=lambda n, length, _: _disjoint(1, n, length)),
-    Windowing(name="lm-eval", fixed=True, prefix=True, loop=_lm_eval))}
+WINDOWINGS = {
+    tool.name: tool
+    for tool in (
+        Windowing(name="invar"),
+        Windowing(name="hf", joins=True, loop=_hf),
+        Windowing(
+            name="llama.cpp",
+            length=512,
+            fixed=True,
+            joins=True,
+            restarts=True,
+            fewest=2,
+            loop=lambda n, length, _: _disjoint(length // 2 + 1, n, length),
+        ),
+        Windowing(
+            name="gptq",
+            length=2048,
+            fixed=True,
+            joins=True,
+            fewest=1,
+            loop=lambda n, length, _: _disjoint(1, n, length),
+        ),
+        Windowing(name="lm-eval", fixed=True, prefix=True, loop=_lm_eval),
+    )
+}
 
 
 def plan_as(
-    windowing: str,    # one of WINDOWINGS
-    n_tokens: int,     # N, of one text, with what stands before it
+    windowing: str,  # one of WINDOWINGS
+    n_tokens: int,  # N, of one text, with what stands before it
     *,
-    max_length: int,   # L
-    stride: int,       # S
+    max_length: int,  # L
+    stride: int,  # S
     first_window: str = "all",
     document_id: str = "0",
 ) -> tuple[Window, ...]:
     "The windows in which a tool scores one text."
     tool, n, length = WINDOWINGS[windowing], n_tokens, max_length
     if tool.loop is None:
-        return plan_windows(n, max_length=length, stride=stride, first_window=first_window,
-                            document_id=document_id)
+        return plan_windows(
+            n,
+            max_length=length,
+            stride=stride,
+            first_window=first_window,
+            document_id=document_id,
+        )
     if tool.fixed and stride != length:
-        refuse("plan_text", f"windowing={windowing!r} moves on by a whole window",
-               f"stride {stride}, max_length {length}", "Leave the stride out",
-               error=UsageError)
+        refuse(
+            "plan_text",
+            f"windowing={windowing!r} moves on by a whole window",
+            f"stride {stride}, max_length {length}",
+            "Leave the stride out",
+            error=UsageError,
+        )
     if n < tool.fewest * length:
-        refuse("plan_text", f"windowing={windowing!r} needs {tool.fewest * length} tokens",
-               f"{n}", "Add text, or use shorter windows")
-    windows = tuple(Window(start=start, score_from=first, stop=stop, document_id=document_id)
-                    for start, first, stop in tool.loop(n, length, stride) if first < stop)
+        refuse(
+            "plan_text",
+            f"windowing={windowing!r} needs {tool.fewest * length} tokens",
+            f"{n}",
+            "Add text, or use shorter windows",
+        )
+    windows = tuple(
+        Window(start=start, score_from=first, stop=stop, document_id=document_id)
+        for start, first, stop in tool.loop(n, length, stride)
+        if first < stop
+    )
     if not windows:
-        refuse("plan_text", f"windowing={windowing!r} must leave a token to score",
-               f"windows of {length}", "Use windows of 3 tokens or more")
+        refuse(
+            "plan_text",
+            f"windowing={windowing!r} must leave a token to score",
+            f"windows of {length}",
+            "Use windows of 3 tokens or more",
+        )
     return windows
 
 # %% ../../nbs/models/01_windows.ipynb #c015
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class TextPlan:
     "What every model of a comparison scores; `data_id` is equal exactly when the plans are."
+
     token_ids: Mapping[str, np.ndarray]  # int32 ids of each text, by its id
     windows: tuple[Window, ...]
-    document_ids: tuple[str, ...]        # of each window
-    n_bytes: np.ndarray | None           # shape (n,), of the scored tokens; None: unknown
+    document_ids: tuple[str, ...]  # of each window
+    n_bytes: np.ndarray | None  # shape (n,), of the scored tokens; None: unknown
     data_id: str
-    max_length: int                      # L
-    provenance: Mapping                  # plain JSON: how to make this plan again
-    classes: tuple = ()                  # TokenClasses of which scoring keeps sums
-    whole: tuple[Window, ...] = ()       # of which these were taken; none: all are here
+    max_length: int  # L
+    provenance: Mapping  # plain JSON: how to make this plan again
+    classes: tuple = ()  # TokenClasses of which scoring keeps sums
+    whole: tuple[Window, ...] = ()  # of which these were taken; none: all are here
 
     @property
     def window_ids(self) -> tuple[str, ...]:
@@ -127,19 +177,25 @@ class TextPlan:
         places = [int(i) for i in places]
         windows = tuple(self.windows[i] for i in places)
         return dataclasses.replace(
-            self, windows=windows, document_ids=tuple(self.document_ids[i] for i in places),
+            self,
+            windows=windows,
+            document_ids=tuple(self.document_ids[i] for i in places),
             n_bytes=None if self.n_bytes is None else self.n_bytes[places],
             whole=self.whole or self.windows,
             data_id=data_digest(self.token_ids.values(), windows),
-            provenance={**self.provenance, "windows_scored": len(windows), **facts})
+            provenance={**self.provenance, "windows_scored": len(windows), **facts},
+        )
 
     @property
     def counts(self) -> dict[str, int]:
         "What is there before anything is scored: windows, of each split, tokens, documents."
         splits = [window.split for window in self.windows]
-        return {"windows": len(splits), "tokens": int(self.tokens.sum()),
-                **{name: splits.count(name) for name in ("preview", "final")},
-                "documents": len(set(self.document_ids))}
+        return {
+            "windows": len(splits),
+            "tokens": int(self.tokens.sum()),
+            **{name: splits.count(name) for name in ("preview", "final")},
+            "documents": len(set(self.document_ids)),
+        }
 
 # %% ../../nbs/models/01_windows.ipynb #c016
 def data_digest(
@@ -151,7 +207,7 @@ def data_digest(
     for ids in token_ids:
         sha = hashlib.sha256()  # of the ids as int64, little-endian, a part at a time
         for at in range(0, len(ids), 2**20):
-            sha.update(np.ascontiguousarray(ids[at:at + 2**20], dtype="<i8"))
+            sha.update(np.ascontiguousarray(ids[at : at + 2**20], dtype="<i8"))
         texts.append([len(ids), f"sha256:{sha.hexdigest()}"])
     cuts = [[w.document_id, w.start, w.score_from, w.stop, w.split] for w in windows]
     return digest(canonical_json({"documents": texts, "windows": cuts}))
@@ -163,10 +219,15 @@ def plan_ids(
 ) -> TextPlan:
     "A plan for token ids that came without a text: every text is a document."
     windows = tuple(windows)
-    return TextPlan(token_ids=token_ids, windows=windows, n_bytes=None, provenance={},
-                    document_ids=tuple(w.document_id for w in windows),
-                    max_length=max((w.stop - w.start for w in windows), default=0),
-                    data_id=data_digest(token_ids.values(), windows))
+    return TextPlan(
+        token_ids=token_ids,
+        windows=windows,
+        n_bytes=None,
+        provenance={},
+        document_ids=tuple(w.document_id for w in windows),
+        max_length=max((w.stop - w.start for w in windows), default=0),
+        data_id=data_digest(token_ids.values(), windows),
+    )
 
 # %% ../../nbs/models/01_windows.ipynb #c020
 DEFAULT_LENGTH = 1024  # L where neither the caller nor the model asks for less
@@ -175,19 +236,24 @@ DEFAULT_LENGTH = 1024  # L where neither the caller nor the model asks for less
 def check_length(max_length: int, limit: int | None, where: str) -> None:
     "A window must fit the positions that the model was built for."
     if limit is not None and max_length > limit:
-        refuse(where, "a window must not exceed the positions the model was built for",
-               f"{max_length} tokens, model {limit}", f"Choose a length of {limit} or less",
-               code="too_long")
+        refuse(
+            where,
+            "a window must not exceed the positions the model was built for",
+            f"{max_length} tokens, model {limit}",
+            f"Choose a length of {limit} or less",
+            code="too_long",
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cut:
     "How a text is cut into windows; raises UsageError for options that a tool does not have."
-    windowing: str = "invar"        # or as "hf", "llama.cpp", "gptq", "lm-eval" cut a text
-    max_length: int | None = None   # L, tokens of a window; default: the model's, at most 1024
-    stride: int | None = None       # S, new tokens a window; default: half of L
-    bos: str = "auto"               # what stands before a text: "auto", "add", "none"
-    first_window: str = "all"       # or "context_only"
+
+    windowing: str = "invar"  # or as "hf", "llama.cpp", "gptq", "lm-eval" cut a text
+    max_length: int | None = None  # L, tokens of a window; default: the model's, at most 1024
+    stride: int | None = None  # S, new tokens a window; default: half of L
+    bos: str = "auto"  # what stands before a text: "auto", "add", "none"
+    first_window: str = "all"  # or "context_only"
     prefix_token: int | None = None  # before each text; lm-eval: default BOS or EOS
 
     def __post_init__(self):
@@ -197,8 +263,13 @@ class Cut:
         as_choice(name, WINDOWINGS, where=where, name="windowing", error=UsageError)
         for option, usual in (("bos", "auto"), ("first_window", "all")):
             if name != "invar" and (value := getattr(self, option)) != usual:
-                refuse(where, f"{option} must be {usual!r} with windowing={name!r}",
-                       repr(value), "Leave it out, or use windowing='invar'", error=UsageError)
+                refuse(
+                    where,
+                    f"{option} must be {usual!r} with windowing={name!r}",
+                    repr(value),
+                    "Leave it out, or use windowing='invar'",
+                    error=UsageError,
+                )
 
     def of(self, source: object) -> "Cut":  # a tokenizer, or a LoadedModel
         "The same with its lengths, within the model's limit, and its prefix token."
@@ -206,9 +277,14 @@ class Cut:
         loaded = hasattr(source, "weights_digest")
         limit, length = source.max_length if loaded else None, self.max_length or tool.length
         if length is None and not loaded:
-            refuse(where, "max_length must be given with a bare tokenizer", "None",
-                   "Give max_length, such as 1024, or pass the loaded model")
-        if length is None: length = min(limit or DEFAULT_LENGTH, DEFAULT_LENGTH)
+            refuse(
+                where,
+                "max_length must be given with a bare tokenizer",
+                "None",
+                "Give max_length, such as 1024, or pass the loaded model",
+            )
+        if length is None:
+            length = min(limit or DEFAULT_LENGTH, DEFAULT_LENGTH)
         length = as_count(length, where=where, name="max_length", minimum=2)
         check_length(length, limit, where)
         stride = length if tool.fixed else max(1, length // 2)
@@ -219,9 +295,13 @@ class Cut:
             own = (getattr(words, name, None) for name in ("bos_token_id", "eos_token_id"))
             token = next((i for i in own if i is not None), None)
             if token is None:
-                refuse(where, f"windowing={self.windowing!r} needs a token before the text",
-                       "a tokenizer without BOS and EOS",
-                       "Give one, such as prefix_token=0", error=UsageError)
+                refuse(
+                    where,
+                    f"windowing={self.windowing!r} needs a token before the text",
+                    "a tokenizer without BOS and EOS",
+                    "Give one, such as prefix_token=0",
+                    error=UsageError,
+                )
         if token is not None:
             token = as_count(token, where=where, name="prefix_token", minimum=0)
         return dataclasses.replace(self, max_length=length, stride=stride, prefix_token=token)
@@ -234,15 +314,19 @@ def refuse_short(
     tokenizer: object,
     texts: Documents,
     numbers: list[int],  # of texts with less than two tokens
-    can_begin: bool,     # whether a BOS token could stand before them, and does not
+    can_begin: bool,  # whether a BOS token could stand before them, and does not
 ) -> NoReturn:
     "Refuse the texts that have nothing to score, all at once; ContractError."
     cure = "Leave them out, or join each to another"
     if can_begin:
         known = getattr(tokenizer, "bos_token_id", None) is not None
         cure += ", or say bos='add'" if known else "; the tokenizer has no BOS token to add"
-    refuse("plan_text", "a text must have a token to score after its first",
-           f"at most 1 token {texts.where(numbers)}", cure)
+    refuse(
+        "plan_text",
+        "a text must have a token to score after its first",
+        f"at most 1 token {texts.where(numbers)}",
+        cure,
+    )
 
 
 def check_short(
@@ -252,13 +336,18 @@ def check_short(
 ) -> None:
     "Refuse what is too short to be scored before a model is loaded; ContractError."
     few = [i for i, text in enumerate(texts.texts) if len(text) <= SHORT]
-    if not few: return
+    if not few:
+        return
     start = document_start(tokenizer, texts.texts[0], bos)
-    rows = tokenizer([texts.texts[i] for i in few], add_special_tokens=False,
-                     return_attention_mask=False, verbose=False)["input_ids"]
+    rows = tokenizer(
+        [texts.texts[i] for i in few],
+        add_special_tokens=False,
+        return_attention_mask=False,
+        verbose=False,
+    )["input_ids"]
     short = [i for i, row in zip(few, rows, strict=True) if len(start) + len(row) < 2]
-    if short: refuse_short(tokenizer, texts, short, not start)
-
+    if short:
+        refuse_short(tokenizer, texts, short, not start)
 
 # %% ../../nbs/models/01_windows.ipynb #begin12
 LEAST_READ, GROWTH = 2**20, 4  # bytes of text; factor
@@ -266,7 +355,7 @@ BYTES_A_WINDOW, BYTES_A_PLACE = 2**12, 2**6  # to begin with: of a window; of it
 
 
 def bytes_to_read(
-    budget: Budget,   # of the first windows
+    budget: Budget,  # of the first windows
     max_length: int,  # L
 ) -> int:
     "How much of a text is read at first: enough for usual tokens of about 4 bytes."
@@ -276,16 +365,15 @@ def bytes_to_read(
         n_bytes *= GROWTH
     return n_bytes
 
-
 # %% ../../nbs/models/01_windows.ipynb #c023
 def plan_text(
     tokenizer: object,  # a Hugging Face tokenizer, or a LoadedModel
     texts: str | Iterable[str] | Documents,
     *,
     windows: int | str | None = None,  # so many, spread over the documents, or first:40
-    seed: int = 0,               # of their choice
+    seed: int = 0,  # of their choice
     progress: Callable[[int, int], None] | None = None,  # (bytes so far, in all)
-    **cut,                       # fields of Cut: max_length, stride, bos, windowing, ...
+    **cut,  # fields of Cut: max_length, stride, bos, windowing, ...
 ) -> TextPlan:
     "Token ids and windows of every text; raises ContractError on text with nothing to score."
     cut = Cut(**cut)
@@ -313,7 +401,8 @@ def _plan_of(
     texts = _joined(texts, tool)
     cut, words = cut.of(tokenizer), getattr(tokenizer, "tokenizer", tokenizer)
     start = document_start(words, texts.texts[0], cut.bos)
-    if cut.prefix_token is not None: start = (cut.prefix_token, *start)
+    if cut.prefix_token is not None:
+        start = (cut.prefix_token, *start)
     token_ids, sizes, planned, short = {}, {}, [], []
     *before, total = itertools.accumulate(map(utf8_size, texts.texts), initial=0)
     numbered = enumerate(zip(texts.text_ids, texts.texts, before, strict=True))
@@ -323,39 +412,61 @@ def _plan_of(
         if len(ids) < 2:
             short.append(i)
             continue
-        own = plan_as(cut.windowing, len(ids), max_length=cut.max_length, stride=cut.stride,
-                      first_window=cut.first_window, document_id=name)
+        own = plan_as(
+            cut.windowing,
+            len(ids),
+            max_length=cut.max_length,
+            stride=cut.stride,
+            first_window=cut.first_window,
+            document_id=name,
+        )
         if tool.restarts and start:  # over tokens that no window scores
             ids[[w.start for w in own]] = start[0]
         ids.flags.writeable = False
         token_ids[name] = ids
         planned += own
-    if short: refuse_short(words, texts, short, cut.windowing == "invar" and not start)
+    if short:
+        refuse_short(words, texts, short, cut.windowing == "invar" and not start)
     if part_read is not None and len(planned) <= budget.n:
         return None
     owners = dict(zip(texts.text_ids, texts.documents or texts.text_ids, strict=True))
     kept, chosen = planned, {}
     if budget is not None:
-        rows = choose_windows(budget, [w.window_id for w in planned],
-                              [owners[w.document_id] for w in planned])
+        rows = choose_windows(
+            budget, [w.window_id for w in planned], [owners[w.document_id] for w in planned]
+        )
         kept = [planned[i] for i in rows]
         chosen = {"windows_rule": budget.rule, "windows_seed": budget.seed}
     kept = assign_splits(kept)
     n_bytes = None  # without offsets, or where a window owns no byte
     if all(own is not None for own in sizes.values()):
-        n_bytes = np.array([sizes[w.document_id][w.score_from:w.stop].sum() for w in kept],
-                           dtype=np.int64)
-        if n_bytes.min() < 1: n_bytes = None
+        n_bytes = np.array(
+            [sizes[w.document_id][w.score_from : w.stop].sum() for w in kept], dtype=np.int64
+        )
+        if n_bytes.min() < 1:
+            n_bytes = None
     scored = tuple(owners[w.document_id] for w in kept)
-    facts = {**dataclasses.asdict(cut), "tokenizer_digest": tokenizer_digest(words),
-             "bos_tokens": list(start), "windows_planned": len(planned),
-             "windows_scored": len(kept), **chosen, **_text_facts(texts, owners, kept, scored)}
+    facts = {
+        **dataclasses.asdict(cut),
+        "tokenizer_digest": tokenizer_digest(words),
+        "bos_tokens": list(start),
+        "windows_planned": len(planned),
+        "windows_scored": len(kept),
+        **chosen,
+        **_text_facts(texts, owners, kept, scored),
+    }
     if part_read is not None:
         facts["text_read"] = {"bytes": sum(facts["text_bytes"]), "of": part_read.of}
     return TextPlan(
-        token_ids=token_ids, windows=kept, document_ids=scored, max_length=cut.max_length,
+        token_ids=token_ids,
+        windows=kept,
+        document_ids=scored,
+        max_length=cut.max_length,
         whole=() if budget is None else tuple(planned),
-        n_bytes=n_bytes, data_id=data_digest(token_ids.values(), kept), provenance=facts)
+        n_bytes=n_bytes,
+        data_id=data_digest(token_ids.values(), kept),
+        provenance=facts,
+    )
 
 # %% ../../nbs/models/01_windows.ipynb #c024
 def _as_texts(texts: str | Iterable[str] | Documents) -> Documents:
@@ -368,38 +479,52 @@ def _as_texts(texts: str | Iterable[str] | Documents) -> Documents:
 
 def _joined(texts: Documents, tool: Windowing) -> Documents:
     "The texts; as one, where a tool joins them."
-    if not tool.joins: return texts
+    if not tool.joins:
+        return texts
     if texts.pieces:
-        refuse("plan_text", "documents that are joined must not be cut into pieces",
-               f"windowing={tool.name!r}, pieces {texts.pieces!r}",
-               "Leave the pieces out, or use windowing='invar'", error=UsageError)
+        refuse(
+            "plan_text",
+            "documents that are joined must not be cut into pieces",
+            f"windowing={tool.name!r}, pieces {texts.pieces!r}",
+            "Leave the pieces out, or use windowing='invar'",
+            error=UsageError,
+        )
     text = "\n\n".join(texts.texts)
-    if tool.restarts: text = text.removesuffix("\n")  # llama.cpp reads so
+    if tool.restarts:
+        text = text.removesuffix("\n")  # llama.cpp reads so
     named = set(texts.languages or (None,))
-    return Documents(texts=(text,), name=texts.name,
-                     languages=tuple(named) if len(named) == 1 else None)
+    return Documents(
+        texts=(text,), name=texts.name, languages=tuple(named) if len(named) == 1 else None
+    )
 
 
 def _text_facts(texts: Documents, owners: Mapping, windows: tuple, scored: tuple) -> dict:
     "What a report says of the texts: digests, bytes, files, languages of what is scored."
-    facts = {"text_digests": [*map(utf8_digest, texts.texts)],
-             "text_bytes": [*map(utf8_size, texts.texts)],
-             "pieces": texts.pieces}
-    if texts.name: facts["text_name"] = texts.name
+    facts = {
+        "text_digests": [*map(utf8_digest, texts.texts)],
+        "text_bytes": [*map(utf8_size, texts.texts)],
+        "pieces": texts.pieces,
+    }
+    if texts.name:
+        facts["text_name"] = texts.name
     if texts.files:
         facts["document_files"] = dict(zip(owners.values(), texts.files, strict=True))
-    if not any(texts.languages or ()): return facts
-    of = {owner: name or UNDETERMINED
-          for owner, name in zip(owners.values(), texts.languages, strict=True)}
+    if not any(texts.languages or ()):
+        return facts
+    of = {
+        owner: name or UNDETERMINED
+        for owner, name in zip(owners.values(), texts.languages, strict=True)
+    }
     counts = {name: {"documents": 0, "tokens": 0} for name in sorted({of[d] for d in scored})}
-    for document in set(scored): counts[of[document]]["documents"] += 1
+    for document in set(scored):
+        counts[of[document]]["documents"] += 1
     for window, document in zip(windows, scored, strict=True):
         counts[of[document]]["tokens"] += window.tokens
     return facts | {"languages": counts, "document_languages": of}
 
 
 def _after(
-    done: int,   # bytes of the texts before
+    done: int,  # bytes of the texts before
     total: int,  # bytes of all texts
     progress: Callable[[int, int], None] | None,
 ) -> Callable[[int], None] | None:
@@ -412,17 +537,20 @@ def _after(
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class TokenClasses:
     "The class of each scored token of a text."
-    by: str                  # one of CLASSES
+
+    by: str  # one of CLASSES
     values: tuple[str, ...]  # their limits, in words
-    table: np.ndarray        # class of each token id, or of each length of context
+    table: np.ndarray  # class of each token id, or of each length of context
 
     def sums(self, ids: np.ndarray, window: Window, losses: np.ndarray) -> list:
         "Tokens and nats of each class in one window, shape (2 classes,)."
         at = np.arange(window.score_from, window.stop)
         codes = self.table[ids[at] if self.by == "frequency" else at - window.start]
         n = len(self.values)
-        return [*np.bincount(codes, minlength=n).tolist(),
-                *np.bincount(codes, losses.astype(np.float64), minlength=n).tolist()]
+        return [
+            *np.bincount(codes, minlength=n).tolist(),
+            *np.bincount(codes, losses.astype(np.float64), minlength=n).tolist(),
+        ]
 
     @property
     def columns(self) -> list[str]:
@@ -434,7 +562,7 @@ class TokenClasses:
 def find_classes(
     documents: Mapping[str, np.ndarray],  # token ids of each
     windows: Iterable[Window],
-    by: Iterable[str],                    # of CLASSES
+    by: Iterable[str],  # of CLASSES
 ) -> tuple[TokenClasses, ...]:
     "Classes of the scored tokens, by their frequency in this text and by their context."
     windows, classes = tuple(windows), []
@@ -448,14 +576,19 @@ def find_classes(
         else:
             counts = np.zeros(1 + max(int(ids.max()) for ids in documents.values()), np.int64)
             for w in windows:
-                ids = documents[w.document_id][w.score_from:w.stop]
+                ids = documents[w.document_id][w.score_from : w.stop]
                 counts += np.bincount(ids, minlength=len(counts))
             each, kind, kinds = np.unique(counts, return_inverse=True, return_counts=True)
             upto = np.cumsum(each * kinds)
             quarter = 2 * (2 * upto - each * kinds) // upto[-1]  # 4 times the middle
             some = each > 0  # a token that is never scored gets a code that nothing asks for
-            values, codes = _quarters(quarter[some], each[some], each[some], "time",
-                                      ("rare", "uncommon", "common", "very common"))
+            values, codes = _quarters(
+                quarter[some],
+                each[some],
+                each[some],
+                "time",
+                ("rare", "uncommon", "common", "very common"),
+            )
             table = np.append(np.zeros(int(not some[0]), int), codes)[kind]
         classes.append(TokenClasses(by=name, values=values, table=table))
     return tuple(classes)
@@ -468,7 +601,8 @@ def _quarters(quarter, low, high, unit, words=("",) * 4):
     for q in used:
         first, last = low[quarter == q].min(), high[quarter == q].max()
         text = f"{first} to {last} {unit}s" if first < last else f"{first} {unit}"
-        if first == last != 1: text += "s"
+        if first == last != 1:
+            text += "s"
         names.append(f"{words[q]}, {text}" if words[q] else text)
     return tuple(names), codes
 

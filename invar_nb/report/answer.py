@@ -11,11 +11,11 @@ __all__ = ['WIDEST', 'BESIDE', 'MOST', 'WIDTH', 'GO_FIRST', 'LOSSES', 'MOST_BYTE
            'texts_line', 'exit_lines', 'summary_markdown', 'badge', 'result_picture', 'result_html']
 
 # %% ../../nbs/report/03_answer.ipynb #ans02
+import re
+import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
-import re
-import textwrap
 
 from rich.cells import cell_len
 
@@ -25,10 +25,22 @@ from ..comparison.verdict import WITHIN
 from ..foundations.interval import Shown, confidence_text
 from ..foundations.store import canonical_text
 from .figures import environment, interval_figure, markdown, visible
-from .page import (answer_of, blind_line, cells_of_row, interval_picture,
-                                  label_of, leads_of, noise_lines, rows_of, shorten, size_text,
-                                  choice_lines, found_line, level_text,
-                                  units_text)
+from invar_nb.report.page import (
+    answer_of,
+    blind_line,
+    cells_of_row,
+    choice_lines,
+    found_line,
+    interval_picture,
+    label_of,
+    leads_of,
+    level_text,
+    noise_lines,
+    rows_of,
+    shorten,
+    size_text,
+    units_text,
+)
 
 # %% ../../nbs/report/03_answer.ipynb #ans07
 def padded(cell: str, width: int, right: bool = False) -> str:
@@ -42,8 +54,10 @@ def align(cells: Sequence[str]) -> list[str]:
     split = [re.fullmatch(r"([+-]?\d+)(\.\d+)?", cell) for cell in cells]
     whole = max((len(m[1]) for m in split if m), default=0)
     rest = max((len(m[2] or "") for m in split if m), default=0)
-    lined = [f"{m[1]:>{whole}}{m[2] or '':<{rest}}" if m else cell
-             for m, cell in zip(split, cells, strict=True)]
+    lined = [
+        f"{m[1]:>{whole}}{m[2] or '':<{rest}}" if m else cell
+        for m, cell in zip(split, cells, strict=True)
+    ]
     return [padded(cell, max(map(cell_len, lined)), right=True) for cell in lined]
 
 # %% ../../nbs/report/03_answer.ipynb #ans12b
@@ -51,8 +65,13 @@ def level_cells(row: Mapping) -> dict[str, str]:
     "The cells of a metric of one arm alone."
     value, number = row["value"], lambda x: "" if x is None else f"{x:.4g}"
     low, high = map(number, value["ci"] or (None, None))
-    return {"name": value["title"], "change": number(value["value"]) or "-", "low": low,
-            "high": high, "note": value["missing"] or row["about"].get("beside", "")}
+    return {
+        "name": value["title"],
+        "change": number(value["value"]) or "-",
+        "low": low,
+        "high": high,
+        "note": value["missing"] or row["about"].get("beside", ""),
+    }
 
 # %% ../../nbs/report/03_answer.ipynb #7q391v12
 WIDEST = 24  # columns of a name
@@ -62,12 +81,18 @@ def headed(
     rows: Sequence[tuple[str, str, Mapping]],  # (what it is about, metric, its cells)
 ) -> list[dict[str, str]]:
     "Rows with their names: `topic: metric`, or below a line of the topic where one is long."
-    wide, named, above = any(
-        about and len(f"{about}: {title}") > WIDEST for about, title, _ in rows), [], ""
+    wide, named, above = (
+        any(about and len(f"{about}: {title}") > WIDEST for about, title, _ in rows),
+        [],
+        "",
+    )
     for about, title, cells in rows:
-        if wide and about != above: named += [{"name": about, "part": ""}] * bool(about)
-        above, name = about, f"  {title}" if wide and about else ": ".join(
-            filter(None, (about, title)))
+        if wide and about != above:
+            named += [{"name": about, "part": ""}] * bool(about)
+        above, name = (
+            about,
+            f"  {title}" if wide and about else ": ".join(filter(None, (about, title))),
+        )
         named.append({**cells, "name": name})
     return named
 
@@ -81,8 +106,13 @@ def alone_rows(d: Mapping) -> list[dict[str, str]]:
     "The metrics of arms alone; of slices that were asked for, the first metric of each."
     asked, by = d["rules"].get("metrics"), d["rules"].get("by")
     rows = [row for row in d["rows"] if asked or row["value"]["value"] is not None]
-    lines = headed([(subject_of(row), row["value"]["title"], level_cells(row)) for row in rows
-                    if not row["key"]["slice"]])
+    lines = headed(
+        [
+            (subject_of(row), row["value"]["title"], level_cells(row))
+            for row in rows
+            if not row["key"]["slice"]
+        ]
+    )
     first, above = {}, ""
     for row in rows if by else ():
         title, part = row["value"]["title"], row["key"]["part"]
@@ -100,8 +130,10 @@ MOST = 5  # rows that regressed and do not decide
 
 def lead_cells(d: Mapping) -> dict[tuple[str, str], dict[str, str]]:
     "(candidate, part) -> the cells of its leading row."
-    cells = {(row["key"]["candidate"], row["key"]["part"]): cells_of_row(row, "")
-             for row in rows_of(d, "pooled", "lead")}
+    cells = {
+        (row["key"]["candidate"], row["key"]["part"]): cells_of_row(row, "")
+        for row in rows_of(d, "pooled", "lead")
+    }
     for row in rows_of(d, "rest"):
         column, key = BESIDE.get(row["value"]["metric"]), row["key"]
         if column and not key["slice"]:
@@ -125,7 +157,8 @@ def ranked_rows(d: Mapping, ranking: Mapping, cells: Mapping) -> list[dict[str, 
     rows = [cells[name, part] | size(name) | {"name": name} for name in leads_of(d, ranking)]
     first = {"name": "baseline", "after": rows[0]["before"], **size("baseline")}
     rows = [first] * (first["after"] != "") + [row | {"before": ""} for row in rows]
-    if len(d["rankings"]) == 1: return rows
+    if len(d["rankings"]) == 1:
+        return rows
     head = titled(part, next(iter(leads_of(d, ranking).values())))
     return [{"name": head, "part": part}, *(r | {"name": f"  {r['name']}"} for r in rows)]
 
@@ -133,28 +166,55 @@ def ranked_rows(d: Mapping, ranking: Mapping, cells: Mapping) -> list[dict[str, 
 def answer_rows(d: Mapping) -> list[dict[str, str]]:
     "The rows of the answer: column -> cell; of arms alone their levels."
     by = d["rules"].get("by")  # slices that were asked for are shown
-    if not d["pairs"]: return alone_rows(d)
+    if not d["pairs"]:
+        return alone_rows(d)
     cells, leads, ranked = lead_cells(d), rows_of(d, "pooled", "lead"), d["rankings"]
     title, alone = leads[0]["value"]["title"], len(leads) == 1
     others = {arm["name"] for arm in d["arms"].values()} - {"baseline", "control"}
     alone = alone and len(others) == 1  # else some could not be compared
     usual = not alone and all(row["value"]["title"] == title for row in leads)
     runs = leads[0]["value"]["units"] == "seeds"
-    rest = [row for row in rows_of(d, "rest") if row["claim"] == "regressed" or (
-        (alone or runs) and row["value"]["judged"] and (by or not row["key"]["slice"]))]
+    rest = [
+        row
+        for row in rows_of(d, "rest")
+        if row["claim"] == "regressed"
+        or ((alone or runs) and row["value"]["judged"] and (by or not row["key"]["slice"]))
+    ]
     most = 3 * MOST if alone or runs else MOST
     asked = {*(d["rules"].get("metrics") or ())} - {*BESIDE}
-    unseen = [row for row in rows_of(d, "rest") if row["value"]["metric"] in asked
-              and not row["key"]["slice"] and row not in rest]
-    if len(rest) > most: rest.sort(key=lambda row: row["value"]["title"] != title)
+    unseen = [
+        row
+        for row in rows_of(d, "rest")
+        if row["value"]["metric"] in asked and not row["key"]["slice"] and row not in rest
+    ]
+    if len(rest) > most:
+        rest.sort(key=lambda row: row["value"]["title"] != title)
     own = lambda row: cells[row["key"]["candidate"], row["key"]["part"]]
-    if ranked: rows = [row for ranking in ranked for row in ranked_rows(d, ranking, cells)]
-    elif usual: rows = [own(row) | {"name": label_of(row["key"])} for row in leads]
-    else: rows = headed([(subject_of(row) if alone else label_of(row["key"]),
-                          row["value"]["title"], own(row)) for row in leads])
-    rows += headed([(subject_of(row) if alone else label_of(row["key"]), BESIDE.get(
-        row["value"]["metric"], row["value"]["title"]), cells_of_row(row, "") | (
-            {"before": ""} if ranked else {})) for row in rest[:most]])
+    if ranked:
+        rows = [row for ranking in ranked for row in ranked_rows(d, ranking, cells)]
+    elif usual:
+        rows = [own(row) | {"name": label_of(row["key"])} for row in leads]
+    else:
+        rows = headed(
+            [
+                (
+                    subject_of(row) if alone else label_of(row["key"]),
+                    row["value"]["title"],
+                    own(row),
+                )
+                for row in leads
+            ]
+        )
+    rows += headed(
+        [
+            (
+                subject_of(row) if alone else label_of(row["key"]),
+                BESIDE.get(row["value"]["metric"], row["value"]["title"]),
+                cells_of_row(row, "") | ({"before": ""} if ranked else {}),
+            )
+            for row in rest[:most]
+        ]
+    )
     hidden = max(len(rest) - most, 0) + len(unseen)
     more = {"name": f"and {hidden} more in the report", "part": ""}
     return rows + [more] * (hidden > 0)
@@ -167,41 +227,58 @@ def change_column(rows: Sequence[Mapping]) -> list[str]:
     "A column of changes with their intervals: `+2.77 (2.29 to 3.25)`, changes aligned."
     several = len({row.get("unit") for row in rows if "unit" in row}) > 1
     unit = lambda row: f" {row.get('unit', '')}" if several else ""
-    ends = [(f" ({row['low']} to {row['high']})" if row.get("low") else "") + unit(row)
-            for row in rows]
+    ends = [
+        (f" ({row['low']} to {row['high']})" if row.get("low") else "") + unit(row)
+        for row in rows
+    ]
     changes = align([row.get("change", "") for row in rows])
     return [(change + span).rstrip() for change, span in zip(changes, ends, strict=True)]
 
 # %% ../../nbs/report/03_answer.ipynb #ans15c
-GO_FIRST = {"before": WIDEST + 2, "after": WIDEST + 2,  # left out, in this order, where names
-            "size": 15, "bits": 15, "difference": 15}   # would be cut below so many columns
+GO_FIRST = {
+    "before": WIDEST + 2,
+    "after": WIDEST + 2,  # left out, in this order, where names
+    "size": 15,
+    "bits": 15,
+    "difference": 15,
+}  # would be cut below so many columns
 
 
 def table_columns(rows: Sequence[Mapping], change: str) -> dict[str, list[str]]:
     "Head -> aligned cells, in the order of reading; `change` is the head of the changes."
     units = {row["unit"] for row in rows if "unit" in row}
-    if not any(row.get("low") for row in rows): change = change.partition(" (")[0]
+    if not any(row.get("low") for row in rows):
+        change = change.partition(" (")[0]
     if len(units) == 1:
         change = change.replace("change", f"change, {units.pop()}".rstrip(", "))
     column = lambda name: align([row.get(name, "") for row in rows])
-    columns = {"": [row["name"] for row in rows], "size": column("size"),
-               "bits": column("bits"), "before": column("before"), "after": column("after"),
-               change: change_column(rows), "difference": [row.get("difference", "")
-                                                           for row in rows],
-               "KL": column("KL"), "flips, %": column("flips"),
-               "claim": [row.get("claim", "") for row in rows],
-               "note": [row.get("note", "") for row in rows]}
+    columns = {
+        "": [row["name"] for row in rows],
+        "size": column("size"),
+        "bits": column("bits"),
+        "before": column("before"),
+        "after": column("after"),
+        change: change_column(rows),
+        "difference": [row.get("difference", "") for row in rows],
+        "KL": column("KL"),
+        "flips, %": column("flips"),
+        "claim": [row.get("claim", "") for row in rows],
+        "note": [row.get("note", "") for row in rows],
+    }
     return {head: cells for head, cells in columns.items() if any(map(str.strip, cells))}
 
 
 def short_names(names: Sequence[str], most: int, titles: Sequence[bool]) -> list[str]:
     "Names of at most `most` characters, if they stay different so; titles as they are."
-    ways = (lambda name: shorten(name, most),
-            lambda name: name if len(name) <= most else f"{name[:most - 2]}..",
-            lambda name: name if len(name) <= most else f"..{name[2 - most:]}")
+    ways = (
+        lambda name: shorten(name, most),
+        lambda name: name if len(name) <= most else f"{name[: most - 2]}..",
+        lambda name: name if len(name) <= most else f"..{name[2 - most :]}",
+    )
     for cut in ways:
-        short = [name if title else cut(name) for name, title in zip(
-            names, titles, strict=True)]
+        short = [
+            name if title else cut(name) for name, title in zip(names, titles, strict=True)
+        ]
         if all(short.count(a) == names.count(b) for a, b in zip(short, names, strict=True)):
             return short
     return list(names)
@@ -211,34 +288,61 @@ def text_table(rows: Sequence[Mapping], change: str, width: int = WIDTH) -> list
     "Lines of a table, at most `width` wide unless names of 12 characters are too long."
     columns, titles = table_columns(rows, change), ["part" in row for row in rows]
     columns[""] = [visible(name) for name in columns[""]]
-    wide = lambda head: max([len(head), *(cell_len(cell) for cell, title in zip(
-        columns[head], titles, strict=True) if not title)])
+    wide = lambda head: max(
+        [
+            len(head),
+            *(
+                cell_len(cell)
+                for cell, title in zip(columns[head], titles, strict=True)
+                if not title
+            ),
+        ]
+    )
     spare = lambda: width - sum(wide(head) + 2 for head in columns if head)
     for head, least in GO_FIRST.items():
-        if head in columns and spare() < min(wide(""), least): del columns[head]
+        if head in columns and spare() < min(wide(""), least):
+            del columns[head]
     room = max(spare() - wide("") + wide("note"), 24) if "note" in columns else 0
     notes = [textwrap.wrap(note, room) for note in columns.get("note", ())]  # below each other
-    if notes: columns["note"] = [note[0] if note else "" for note in notes]
+    if notes:
+        columns["note"] = [note[0] if note else "" for note in notes]
     columns[""] = short_names(columns[""], max(spare(), 12), titles)
     sizes = {head: wide(head) for head in columns}
     left = lambda head: head in ("", "claim", "note") or head.startswith(("change", "value"))
     line = lambda cells: "  ".join(
         padded(cell, sizes[head], right=not left(head))
-        for head, cell in zip(columns, cells, strict=True)).rstrip()
-    below = lambda i: [line([*[""] * (len(columns) - 1), more])
-                       for more in (notes[i][1:] if notes else ())]
+        for head, cell in zip(columns, cells, strict=True)
+    ).rstrip()
+    below = lambda i: [
+        line([*[""] * (len(columns) - 1), more]) for more in (notes[i][1:] if notes else ())
+    ]
     rows = enumerate(zip(*columns.values(), strict=True))
-    return [line(columns), *(text for i, cells in rows if titles[i] or "".join(
-        cells[1:]).strip() for text in (line(cells), *below(i)))]
+    return [
+        line(columns),
+        *(
+            text
+            for i, cells in rows
+            if titles[i] or "".join(cells[1:]).strip()
+            for text in (line(cells), *below(i))
+        ),
+    ]
 
 # %% ../../nbs/report/03_answer.ipynb #ans19
 def no_margin_text(leads: Sequence[Mapping]) -> str:
     "Which scores have no margin, and how they get one; '' where all have."
-    names = dict.fromkeys(row["value"]["title"] for row in leads
-                          if row["key"]["metric"] == "score" and not row["margin"]
-                          and row["value"]["units"] != "seeds")
-    return f" No margin applies to {' and '.join(names)}: say --margin (margin= in Python) " \
-        "in its unit." if names else ""
+    names = dict.fromkeys(
+        row["value"]["title"]
+        for row in leads
+        if row["key"]["metric"] == "score"
+        and not row["margin"]
+        and row["value"]["units"] != "seeds"
+    )
+    return (
+        f" No margin applies to {' and '.join(names)}: say --margin (margin= in Python) "
+        "in its unit."
+        if names
+        else ""
+    )
 
 
 LOSSES = ("loss", "nll", "ce", "xent", "entropy")  # words of a loss in nats
@@ -246,17 +350,25 @@ LOSSES = ("loss", "nll", "ce", "xent", "entropy")  # words of a loss in nats
 
 def of_mean(d: Mapping) -> str:
     "What a per cent of runs is of, and the margin of a loss that is 2 % of its perplexity."
-    rows = [row["value"] for row in rows_of(d, "lead", "rest")
-            if row["value"]["scale"] != "log"]
-    if not rows: return ""
+    rows = [
+        row["value"] for row in rows_of(d, "lead", "rest") if row["value"]["scale"] != "log"
+    ]
+    if not rows:
+        return ""
     line = " Changes are in per cent of the baseline's mean, shares too."
-    base = {row["metric"]: abs(row["baseline"]) for row in rows
-            if {*re.findall("[a-z]+", row["metric"].lower())} & {*LOSSES}}
+    base = {
+        row["metric"]: abs(row["baseline"])
+        for row in rows
+        if {*re.findall("[a-z]+", row["metric"].lower())} & {*LOSSES}
+    }
     wide = {name: mean for name, mean in base.items() if mean > 1}
-    if not wide or d["rules"].get("margin"): return line
+    if not wide or d["rules"].get("margin"):
+        return line
     name, mean = next(iter(wide.items()))
-    return line + (f" 2 % of {name} is {0.02 * mean:.2g}; of a loss in nats 0.02 is 2 % of "
-                   f"the perplexity, on its log scale: --margin {name}={2 / mean:.2g}%.")
+    return line + (
+        f" 2 % of {name} is {0.02 * mean:.2g}; of a loss in nats 0.02 is 2 % of "
+        f"the perplexity, on its log scale: --margin {name}={2 / mean:.2g}%."
+    )
 
 # %% ../../nbs/report/03_answer.ipynb #rstln1
 def test_of_seeds(value: Mapping) -> str:
@@ -269,8 +381,9 @@ def test_of_seeds(value: Mapping) -> str:
 def no_spread_text(d: Mapping) -> str:
     "Why rows of several units are shown without an interval; '' where none is."
     values = [row["value"] for row in rows_of(d, "pooled", "lead", "rest")]
-    are_points = [value["n_units"] > 1 and value["ci"][0] == value["ci"][1]
-                  for value in values]
+    are_points = [
+        value["n_units"] > 1 and value["ci"][0] == value["ci"][1] for value in values
+    ]
     are_bare = [bool(cells.get("claim")) and not cells.get("low") for cells in answer_rows(d)]
     if not any(are_points) or not any(are_bare):
         return ""
@@ -280,41 +393,56 @@ def no_spread_text(d: Mapping) -> str:
 def rests_line(d: Mapping) -> str:
     "What the intervals of the rows that decide rest on."
     chosen = {*d["rules"].get("deciding", ())}
-    units = [pair["units"] for pair in d["pairs"]
-             if not chosen or chosen & {pair["candidate"], pair["part"]}]
+    units = [
+        pair["units"]
+        for pair in d["pairs"]
+        if not chosen or chosen & {pair["candidate"], pair["part"]}
+    ]
     if not units:
-        over = dict.fromkeys(row["about"]["over"] for row in rows_of(d, "level")
-                             if "over" in row["about"] and not row["key"]["slice"])
-        bare = dict.fromkeys(row["value"]["title"] for row in rows_of(d, "level")
-                             if "bare" in row["about"])
+        over = dict.fromkeys(
+            row["about"]["over"]
+            for row in rows_of(d, "level")
+            if "over" in row["about"] and not row["key"]["slice"]
+        )
+        bare = dict.fromkeys(
+            row["value"]["title"] for row in rows_of(d, "level") if "bare" in row["about"]
+        )
         none = f" None for {' and '.join(bare)}: it would cover too little." if bare else ""
         return f"Intervals over {' or '.join(over)}.{none}" if over else none.strip()
     over = {units_text(u) for u in units}
     kinds, n = {noun_of(u["kind"]) for u in units}, [u["n"] for u in units]
     many = f"{min(n):,}" if min(n) == max(n) else f"{min(n):,} to {max(n):,}"
-    line = f"Intervals over {many} {' or '.join(sorted(kinds))} each." \
-        if len(over) > 1 else f"Intervals over {over.pop()}"
+    line = (
+        f"Intervals over {many} {' or '.join(sorted(kinds))} each."
+        if len(over) > 1
+        else f"Intervals over {over.pop()}"
+    )
     because = {u["because"] for u in units if u["kind"] in ("serial", "windows")}
-    if len(because) == 1: line += f" {because.pop()}"
+    if len(because) == 1:
+        line += f" {because.pop()}"
     leads = rows_of(d, "pooled", "lead")
     if units[0]["kind"] == "seeds":
         if len(leads) == 1 and leads[0]["value"]["p_value"] is not None:
             line = f"{line[:-1]}; {test_of_seeds(leads[0]['value'])}."
         if out := {seed for row in leads for seed in row["about"].get("dropped", ())}:
             line += f" Left out: {counted(len(out), 'seeds')} of which a run failed."
-        if min(n) < FEWEST: line += (f" With fewer than {FEWEST} seeds the test decides, not "
-                                     "the interval.")
+        if min(n) < FEWEST:
+            line += f" With fewer than {FEWEST} seeds the test decides, not the interval."
     elif len(leads) > 1 and not d["looks"]:
         line += f" Intervals are individual; claims are corrected for {len(leads)} rows."
         judged = [row["value"] for row in leads if row["value"]["judged"]]
         named = lambda some: " or ".join(sorted({noun_of(value["units"]) for value in some}))
         if few := named(v for v in judged if v["units_eff"] < FEWEST):
             line += f" No claim is made of fewer than {FEWEST} effective {few}."
-        if few := named(v for v in judged if v["units_eff"] >= FEWEST
-                        and not v["fallback"] and (v["nu"] or 4) < 4):
+        if few := named(
+            v
+            for v in judged
+            if v["units_eff"] >= FEWEST and not v["fallback"] and (v["nu"] or 4) < 4
+        ):
             line += f" No claim is made where a few {few} dominate the spread."
     line += level_text(d) + no_spread_text(d) + no_margin_text(leads)
-    if units[0]["kind"] == "seeds": line += of_mean(d)
+    if units[0]["kind"] == "seeds":
+        line += of_mean(d)
     if len(units) == 1 and (units[0]["pairing"] or 1) < 1 and "pairing" in units[0]["words"]:
         line += f" {units[0]['words']['pairing']}"
     if any(row.get("claim", "").endswith("*") for row in answer_rows(d)):
@@ -325,67 +453,128 @@ def rests_line(d: Mapping) -> str:
 def next_line(d: Mapping, shell: bool = True) -> str:
     "A doubt, or what was stopped, required or lost, or what would decide: the first there is."
     several = len({pair["candidate"] for pair in d["pairs"]}) > 1
-    same = {f"{pair['candidate']}: {sentence[0].lower()}{sentence[1:].partition('. ')[0]}"
-            .rstrip(".") + "." if several else sentence for pair in d["pairs"]
-            if pair["facts"]["weights"] in ("identical", "rearranged", "recast")
-            and (sentence := pair["facts"]["sentence"])}
-    worst = [passages["sentence"] for pair in d["pairs"] for passages in (
-        pair["passages"] or {}).values() if passages and passages["lost"]
-        and passages["lost"][0]["beyond"]]
+    same = {
+        f"{pair['candidate']}: {sentence[0].lower()}{sentence[1:].partition('. ')[0]}".rstrip(
+            "."
+        )
+        + "."
+        if several
+        else sentence
+        for pair in d["pairs"]
+        if pair["facts"]["weights"] in ("identical", "rearranged", "recast")
+        and (sentence := pair["facts"]["sentence"])
+    }
+    worst = [
+        passages["sentence"]
+        for pair in d["pairs"]
+        for passages in (pair["passages"] or {}).values()
+        if passages and passages["lost"] and passages["lost"][0]["beyond"]
+    ]
     rule = d["exit"]["rule"]
-    said = rule in ("inconclusive", "no_regression_shown", "no_loss_beyond_shown",
-                    "perhaps_within_margin", "accepted_loss", "few_units_decide") or (
-        rule == "not_worse" and d["rules"].get("required")) or "accepted" in d["rules"]
-    looks = [" ".join(d["looks"]["sentences"][:len({pair["part"] for pair in d["pairs"]})])] \
-        if d["looks"] else []
+    said = (
+        rule
+        in (
+            "inconclusive",
+            "no_regression_shown",
+            "no_loss_beyond_shown",
+            "perhaps_within_margin",
+            "accepted_loss",
+            "few_units_decide",
+        )
+        or (rule == "not_worse" and d["rules"].get("required"))
+        or "accepted" in d["rules"]
+    )
+    looks = (
+        [" ".join(d["looks"]["sentences"][: len({pair["part"] for pair in d["pairs"]})])]
+        if d["looks"]
+        else []
+    )
     found = f" {found_line(d)}".rstrip() * (rule in ("inconclusive", "no_regression_shown"))
     because = d["exit"]["because"]
-    because = f"Exit code {d['exit']['code']}: {because}" if shell else re.sub(
-        "; (with )?--[^;]*?(?=;|[.]$)", "", because[:1].upper() + because[1:])  # no options
+    because = (
+        f"Exit code {d['exit']['code']}: {because}"
+        if shell
+        else re.sub("; (with )?--[^;]*?(?=;|[.]$)", "", because[:1].upper() + because[1:])
+    )  # no options
     code = [because + found] * bool(said)
     done = [r["because"] for r in d["required"] if r["because"] != d["exit"]["because"]]
-    if rule == "failed_runs": done = [
-        "Run what failed again" + ("." if d["rules"].get("drop_failed") else "; or add --set "
-        "drop_failed=true, which leaves out seeds of which a run failed, and says so.")]
-    return next(iter([*d["doubts"], *noise_lines(d), *sorted(same),
-                      *looks, *code, *done, *(
-        f"Tail: {pair['tail']['because']}" for pair in d["pairs"] if pair["tail"]),
-        *worst]), "")
+    if rule == "failed_runs":
+        done = [
+            "Run what failed again"
+            + (
+                "."
+                if d["rules"].get("drop_failed")
+                else "; or add --set "
+                "drop_failed=true, which leaves out seeds of which a run failed, and says so."
+            )
+        ]
+    return next(
+        iter(
+            [
+                *d["doubts"],
+                *noise_lines(d),
+                *sorted(same),
+                *looks,
+                *code,
+                *done,
+                *(f"Tail: {pair['tail']['because']}" for pair in d["pairs"] if pair["tail"]),
+                *worst,
+            ]
+        ),
+        "",
+    )
 
 # %% ../../nbs/report/03_answer.ipynb #ans19bn
 def first_line(d: Mapping) -> str:
     "What decides the exit code, and which candidate to choose by its size."
-    return " ".join([*answer_of(d), *(line for ranking in d["rankings"]
-                                        for line in choice_lines(d, ranking))])
+    return " ".join(
+        [
+            *answer_of(d),
+            *(line for ranking in d["rankings"] for line in choice_lines(d, ranking)),
+        ]
+    )
 
 
 def ignored_line(d: Mapping) -> str:
     "That a bootstrap of windows does not use their documents, where it does not."
-    ignored = any("documents" in pair["units"]["because"] for pair in d["pairs"]
-                  if pair["units"]["kind"] == "windows")
+    ignored = any(
+        "documents" in pair["units"]["because"]
+        for pair in d["pairs"]
+        if pair["units"]["kind"] == "windows"
+    )
     method = {"bca": "BCa", "percentile": "Percentile bootstrap"}.get(d["rules"].get("method"))
-    return f"{method} over windows, as the source systems do; documents are ignored." \
-        if ignored and method else ""
+    return (
+        f"{method} over windows, as the source systems do; documents are ignored."
+        if ignored and method
+        else ""
+    )
 
 
 def models_line(d: Mapping) -> str:
     "Which models were compared, as they were called."
-    names = {arm["name"]: model_name(arm["model"]) or arm["name"]
-             for arm in d["arms"].values() if arm["name"] != "control"}
-    if not d["pairs"] and not d["claim"]: return f"Measured: {', '.join(names.values())}"
+    names = {
+        arm["name"]: model_name(arm["model"]) or arm["name"]
+        for arm in d["arms"].values()
+        if arm["name"] != "control"
+    }
+    if not d["pairs"] and not d["claim"]:
+        return f"Measured: {', '.join(names.values())}"
     candidates = {name: model for name, model in names.items() if name != "baseline"}
-    if not d["pairs"]: return (f"Baseline: {names['baseline']}. The same: "
-                               f"{', '.join(candidates.values())}")
+    if not d["pairs"]:
+        return f"Baseline: {names['baseline']}. The same: {', '.join(candidates.values())}"
     candidates = dict.fromkeys(names[pair["candidate"]] for pair in d["pairs"])
-    return f"Baseline: {names['baseline']}. Candidate{'s' * (len(candidates) > 1)}: " \
-           f"{', '.join(candidates)}"
+    return (
+        f"Baseline: {names['baseline']}. Candidate{'s' * (len(candidates) > 1)}: "
+        f"{', '.join(candidates)}"
+    )
 
 
 def change_head(d: Mapping) -> str:
     "The head of the column of changes, or of the values of one arm."
-    levels = sorted({confidence_text(row["value"]["level"], 4)
-                     for row in rows_of(d, "pooled", "lead")} or {
-        confidence_text(d["rules"].get("level", 0.95), 4)})
+    levels = sorted(
+        {confidence_text(row["value"]["level"], 4) for row in rows_of(d, "pooled", "lead")}
+        or {confidence_text(d["rules"].get("level", 0.95), 4)}
+    )
     return f"{'change' if d['pairs'] else 'value'} ({' or '.join(levels)} % CI)"
 
 
@@ -393,8 +582,13 @@ def wrapped(line: str, width: int) -> str:
     "A sentence on lines of this width, a number and its unit on one of them."
     kept = re.sub(r"(?<=\d) (?=%|points)", "\u00a0", line)
     kept = "".join(f"{c}\ue000" if cell_len(c) > 1 else c for c in kept)  # two columns each
-    return textwrap.fill(kept, width, break_long_words=False, break_on_hyphens=False,
-                         subsequent_indent="  ").replace("\u00a0", " ").replace("\ue000", "")
+    return (
+        textwrap.fill(
+            kept, width, break_long_words=False, break_on_hyphens=False, subsequent_indent="  "
+        )
+        .replace("\u00a0", " ")
+        .replace("\ue000", "")
+    )
 
 
 def summary(document: Mapping, width: int | None = None, shell: bool = True) -> str:
@@ -404,8 +598,16 @@ def summary(document: Mapping, width: int | None = None, shell: bool = True) -> 
     last = [line for line in (rests_line(d), blind_line(d), next_line(d, shell)) if line]
     fold = lambda line: wrapped(visible(line), width) if width else visible(line)
     ignored = [fold(line) for line in (ignored_line(d),) if line]
-    return "\n".join([fold(first_line(d)), *ignored, *[""] * bool(rows), *table, *[""] * bool(
-        rows and last), *map(fold, last)])
+    return "\n".join(
+        [
+            fold(first_line(d)),
+            *ignored,
+            *[""] * bool(rows),
+            *table,
+            *[""] * bool(rows and last),
+            *map(fold, last),
+        ]
+    )
 
 # %% ../../nbs/report/03_answer.ipynb #ans31
 MOST_BYTES = 4000  # of summary.md
@@ -413,63 +615,93 @@ MOST_BYTES = 4000  # of summary.md
 
 def cut(text: str, most: int) -> str:
     "A text with its end left out where it is longer."
-    return text if len(text) <= most else f"{text[:most - 3]}..."
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def matrix(d: Mapping) -> list[list[str]]:
     "Head and rows of several candidates on several parts: the claim and the change."
     parts = [ranking["part"] for ranking in d["rankings"]]
-    rows = {(row["key"]["candidate"], row["key"]["part"]): row
-            for row in rows_of(d, "pooled", "lead")}
+    rows = {
+        (row["key"]["candidate"], row["key"]["part"]): row
+        for row in rows_of(d, "pooled", "lead")
+    }
 
     def cell(row):
-        if row is None: return ""
+        if row is None:
+            return ""
         c = cells_of_row(row, "")
         ends = f" ({c['low']} to {c['high']})" if c["low"] else ""
         return f"{c['claim']} {row['words']['change']}{ends}"
+
     first = {part: row for (_, part), row in rows.items()}  # any of each part
     unit, sizes = d["rankings"][0]["size_unit"], d["rankings"][0]["sizes"]
-    size = lambda name: [size_text(sizes.get(name), unit).removesuffix(f" {unit}")] \
-        if unit else []
-    place = lambda name: sum(ranking["order"].index(name) if name in ranking["order"] else 0
-                             for ranking in d["rankings"])
-    names = sorted(dict.fromkeys(name for name, _ in rows), key=lambda name: (
-        -(sizes.get(name) or 0), place(name)))  # the largest first, then the best
-    table = [["", *[unit and unit.replace("bytes", "size")] * bool(unit),
-              *(titled(part, first[part]) for part in parts)],
-             ["baseline", *size("baseline"),
-              *(cells_of_row(first[part], "")["before"] for part in parts)],
-             *([name, *size(name), *(cell(rows.get((name, part))) for part in parts)]
-               for name in names)]
+    size = lambda name: (
+        [size_text(sizes.get(name), unit).removesuffix(f" {unit}")] if unit else []
+    )
+    place = lambda name: sum(
+        ranking["order"].index(name) if name in ranking["order"] else 0
+        for ranking in d["rankings"]
+    )
+    names = sorted(
+        dict.fromkeys(name for name, _ in rows),
+        key=lambda name: (-(sizes.get(name) or 0), place(name)),
+    )  # the largest first, then the best
+    table = [
+        [
+            "",
+            *[unit and unit.replace("bytes", "size")] * bool(unit),
+            *(titled(part, first[part]) for part in parts),
+        ],
+        [
+            "baseline",
+            *size("baseline"),
+            *(cells_of_row(first[part], "")["before"] for part in parts),
+        ],
+        *(
+            [name, *size(name), *(cell(rows.get((name, part))) for part in parts)]
+            for name in names
+        ),
+    ]
     return table if len(parts) <= len(names) else [*map(list, zip(*table, strict=True))]
 
 # %% ../../nbs/report/03_answer.ipynb #tbrnk1
 def table_ranks(d: Mapping, table: Sequence[Sequence[str]]) -> list[int]:
     "How early each row of the answer's table must be shown; titles and the baseline first."
-    if len(d["rankings"]) < 2: claims = [[row.get("claim", "").rstrip("*")] if "claim" in row
-                                         else [] for row in answer_rows(d)]
+    if len(d["rankings"]) < 2:
+        claims = [
+            [row.get("claim", "").rstrip("*")] if "claim" in row else []
+            for row in answer_rows(d)
+        ]
     else:
         rows = rows_of(d, "pooled", "lead")
         heads = [{row["key"]["candidate"], titled(row["key"]["part"], row)} for row in rows]
-        claims = [[row["claim"] for row, names in zip(rows, heads, strict=True)
-                   if cells[0] in names] for cells in table]
-    same = {"better below margin": "inconclusive", "not worse": "inconclusive",
-            "small enough": "equivalent", "not judged": "improved"}
+        claims = [
+            [row["claim"] for row, names in zip(rows, heads, strict=True) if cells[0] in names]
+            for cells in table
+        ]
+    same = {
+        "better below margin": "inconclusive",
+        "not worse": "inconclusive",
+        "small enough": "equivalent",
+        "not judged": "improved",
+    }
 
     def place(claim):
         claim = same.get(claim, claim)
         return WORST_FIRST.index(claim) if claim in WORST_FIRST else 1
+
     return [min(map(place, some), default=-1) for some in claims]
 
 
 def shortened(
     table: list[list[str]],  # rows without the head
-    ranks: Sequence[int],    # of each: the smallest are kept
+    ranks: Sequence[int],  # of each: the smallest are kept
     most: int,
-    where: str = "",         # where the others are
+    where: str = "",  # where the others are
 ) -> list[list[str]]:
     "At most so many rows, those that decide, and a last one that says what is left out."
-    if len(table) <= most: return table
+    if len(table) <= most:
+        return table
     order = sorted(range(len(table)), key=lambda i: ranks[i])
     kept = sorted(order[:most])
     left = Counter(WORST_FIRST[ranks[i]] for i in order[most:] if ranks[i] >= 0)
@@ -481,22 +713,26 @@ def shortened(
 def answer_table(
     d: Mapping,
     most: int | None = None,  # rows; None: all
-    where: str = "",          # where the others are
+    where: str = "",  # where the others are
 ) -> list[list[str]]:
     "Head and rows of the answer."
-    if len(d["rankings"]) > 1: head, *rows = matrix(d)
+    if len(d["rankings"]) > 1:
+        head, *rows = matrix(d)
     else:
         columns = table_columns(answer_rows(d), change_head(d))
         head = [*columns]
         rows = [[*map(str.strip, cells)] for cells in zip(*columns.values(), strict=True)]
-    if most is None: return [head, *rows]
+    if most is None:
+        return [head, *rows]
     return [head, *shortened(rows, table_ranks(d, rows), most, where)]
 
 # %% ../../nbs/report/03_answer.ipynb #ans31b
 def texts_line(d: Mapping) -> str:
     "On what models were compared, and how much of it there was."
-    names, texts = {arm["part"]: arm["provenance"].get("text_name")
-                    for arm in d["arms"].values()}, []
+    names, texts = (
+        {arm["part"]: arm["provenance"].get("text_name") for arm in d["arms"].values()},
+        [],
+    )
     for part in d["parts"]:
         many = [counted(part["n"], ITEMS[part["kind"]])] * (part["unit"] != "bytes")
         if part["kind"] == "losses" and part["documents"]:
@@ -512,8 +748,11 @@ def exit_lines(d: Mapping) -> list[str]:
     why = f"Exit code {rule['code']}: {rule['because']}"
     named = not rule["code"] or any(line.startswith("Exit code") for line in said)
     cure = "To accept a known loss, add `[[accepted]]` to the study file."
-    if "accepted" in d["rules"]: cure = ("Renew `expires` or `up_to` of its `[[accepted]]` in "
-                                         "the study file, or add one for this candidate.")
+    if "accepted" in d["rules"]:
+        cure = (
+            "Renew `expires` or `up_to` of its `[[accepted]]` in "
+            "the study file, or add one for this candidate."
+        )
     lost = rule["rule"] in ("primary_regressed", "secondary_regressed")
     return [" ".join([markdown(why)] * (not named) + [cure] * lost)] * (lost or not named)
 
@@ -525,24 +764,37 @@ def summary_markdown(document: Mapping) -> str:
     as_line = cache(lambda *cells: f"| {' | '.join(map(markdown, cells))} |")
     first, ranks = f"**{markdown(cut(first_line(d), 1000))}**", table_ranks(d, rows)
     about = f"{cut(models_line(d), 250)}. {cut(texts_line(d), 250)}".strip()
-    last = [markdown(text) for text in (about, ignored_line(d), rests_line(d), blind_line(d),
-                                        next_line(d)) if text] + exit_lines(d) + [
-        "`" + re.sub(r"[`\s]+", "_", cut(d["signature"], 300)) + "`",
-        "Check, in the folder of this report: `invar-nb verify .`"]
+    last = (
+        [
+            markdown(text)
+            for text in (about, ignored_line(d), rests_line(d), blind_line(d), next_line(d))
+            if text
+        ]
+        + exit_lines(d)
+        + [
+            "`" + re.sub(r"[`\s]+", "_", cut(d["signature"], 300)) + "`",
+            "Check, in the folder of this report: `invar-nb verify .`",
+        ]
+    )
 
     def page(n):
         some = shortened(rows, ranks, n, " in report.html")
         lines = [as_line(*cells) for cells in some]
         table = [as_line(*head), "|" + " --- |" * len(head), *lines]
-        if not rows: table = []
+        if not rows:
+            table = []
         below = "\n\n".join(last)
         return "\n".join(["<!-- invar_nb -->", first, "", *table, "", below, ""])
+
     fits = (page(n) for n in range(min(len(rows), MOST_BYTES // 16), 0, -1))
     return next((text for text in fits if len(text.encode()) <= MOST_BYTES), page(0))
 
 # %% ../../nbs/report/03_answer.ipynb #ans34
-BADGE = {"inconclusive": "lightgrey", "improved": "blue",
-         "worse within margin": "yellowgreen"}  # else green
+BADGE = {
+    "inconclusive": "lightgrey",
+    "improved": "blue",
+    "worse within margin": "yellowgreen",
+}  # else green
 
 
 def badge(document: Mapping) -> str:
@@ -552,25 +804,46 @@ def badge(document: Mapping) -> str:
     message = ", ".join(f"{n} {word}" for word, n in counts.items())
     if len(leads) == 1:
         message = "{claim} ({change})".format(**leads[0]["words"])
-    if not leads: message = d["headline"] if d["exit"]["code"] else \
-        "identical" if d["claim"] else "measured"
-    colour = "red" if d["exit"]["code"] in (1, 5) else "yellow" \
-        if d["claim"] == "regressed" else BADGE.get(d["claim"], "green")
-    return canonical_text({"schemaVersion": 1, "label": "against the baseline",
-                           "message": cut(message, 120), "color": colour})
+    if not leads:
+        message = (
+            d["headline"] if d["exit"]["code"] else "identical" if d["claim"] else "measured"
+        )
+    colour = (
+        "red"
+        if d["exit"]["code"] in (1, 5)
+        else "yellow"
+        if d["claim"] == "regressed"
+        else BADGE.get(d["claim"], "green")
+    )
+    return canonical_text(
+        {
+            "schemaVersion": 1,
+            "label": "against the baseline",
+            "message": cut(message, 120),
+            "color": colour,
+        }
+    )
 
 
 def result_picture(document: Mapping) -> str:
     "result.svg: the intervals, with the colours of light and dark screens; '' without any."
     picture = interval_picture(document) if document["pairs"] else None
-    if picture is None: return ""
+    if picture is None:
+        return ""
     style = environment(True).get_template("colours.css").render()
     return f"{picture.replace('><title>', f'><style>{style}</style><title>', 1)}\n"
 
 # %% ../../nbs/report/03_answer.ipynb #nbh2
-TONES = {"regressed": "worse", "failed": "worse", "improved": "better", "equivalent": "ink",
-         "not worse": "ink", "inconclusive": "soft", **dict.fromkeys(WITHIN, "ink"),
-         "better below margin": "ink"}
+TONES = {
+    "regressed": "worse",
+    "failed": "worse",
+    "improved": "better",
+    "equivalent": "ink",
+    "not worse": "ink",
+    "inconclusive": "soft",
+    **dict.fromkeys(WITHIN, "ink"),
+    "better below margin": "ink",
+}
 MOST_ROWS = 40  # of a table in a notebook
 
 
@@ -578,15 +851,26 @@ def result_html(
     result: Shown,
     *,
     picture: str | None = None,  # None: its intervals, where there are some
-    hint: str | None = None,     # None: its own
+    hint: str | None = None,  # None: its own
 ) -> str:
     "A result in a notebook: its sentence, a picture and a table."
     forest, (head, *rows) = result._forest(), result._table() or [[]]
-    if picture is None: picture = interval_figure(**vars(forest)) if forest else ""
+    if picture is None:
+        picture = interval_figure(**vars(forest)) if forest else ""
     if len(rows) > MOST_ROWS:
         more = f"and {len(rows) - MOST_ROWS} more", *[""] * (len(head) - 1)
         rows[MOST_ROWS:] = [more]
     pattern = re.compile(rf"\b({'|'.join(TONES)})\b", re.I)
-    return environment(True).get_template("display.html.j2").render(
-        lines=[*filter(None, result._sentences())], picture=picture, head=head, rows=rows,
-        pieces=pattern.split, tones=TONES, hint=result.hint if hint is None else hint)
+    return (
+        environment(True)
+        .get_template("display.html.j2")
+        .render(
+            lines=[*filter(None, result._sentences())],
+            picture=picture,
+            head=head,
+            rows=rows,
+            pieces=pattern.split,
+            tones=TONES,
+            hint=result.hint if hint is None else hint,
+        )
+    )

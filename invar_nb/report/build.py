@@ -12,12 +12,12 @@ __all__ = ['SAID', 'TENSOR', 'STRETCH', 'MATTERS', 'SETTINGS', 'OFTEN', 'RARELY'
            'looks_section', 'signature_of', 'document_of']
 
 # %% ../../nbs/report/05_build.ipynb #74389758
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
-from functools import partial
 import json
 import math
 import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
 
 import numpy as np
 
@@ -27,100 +27,156 @@ from ..arms.window_losses import StreamedLosses, WindowLosses
 from ..arms.windows import perplexity
 from ..comparison.difference import Difference, by_unit, pair_totals
 from ..comparison.looks import stop_sentences
-from ..comparison.passages import FEWEST_OF, find_passages
+from ..comparison.passages import FEWEST_OF, as_tail_rule, find_passages, judge_tail
 from ..comparison.rows import EXCHANGEABLE, FEW, Row, rate_if_few, units_for_rate
 from ..comparison.rules import as_tier, budget_unit, check_windows, is_shifted
-from ..comparison.study import (BASELINE, CONTROL, POOLED, Study, find_groups,
-                                       level_interval, may_be_best, shared_lines, sizes_of,
-                                       smallest_of)
+from invar_nb.comparison.study import (
+    BASELINE,
+    CONTROL,
+    POOLED,
+    Study,
+    find_groups,
+    level_interval,
+    may_be_best,
+    shared_lines,
+    sizes_of,
+    smallest_of,
+)
 from ..comparison.units import Units, choose_units, counted, noun_of
-from ..comparison.passages import as_tail_rule, judge_tail
-from ..comparison.verdict import (HEAVY, change_text, counted_alike, farthest_unit,
-                                         few_text, hidden_text, is_decided_by_few,
-                                         is_identical, margin_text,
-                                         shown_unit, span_text)
+from invar_nb.comparison.verdict import (
+    HEAVY,
+    change_text,
+    counted_alike,
+    farthest_unit,
+    few_text,
+    hidden_text,
+    is_decided_by_few,
+    is_identical,
+    margin_text,
+    shown_unit,
+    span_text,
+)
 from ..files.losses import LARGE
-from ..foundations.interval import confidence_text
 from ..files.predictions import UNREAD
+from ..foundations.interval import confidence_text
 from ..foundations.refuse import refuse, usual_rounding
 from ..foundations.store import canonical_json
 from ..metrics.metric import BUILT_IN, METRICS, detail_of, prepare_metric, value_of
 from .figures import percent
-from .policy import (acceptance, exit_of, gate_of, pair_fields,
-                                    required_gate, source_fields)
+from invar_nb.report.policy import (
+    acceptance,
+    exit_of,
+    gate_of,
+    pair_fields,
+    required_gate,
+    source_fields,
+)
 from ..statistics.jackknife import jackknife_ratio
 from ..statistics.serial import serial_ratio
 from ..statistics.totals import unit_codes
 
 # %% ../../nbs/report/05_build.ipynb #6fd7f270
-SAID = {"losses": ["log_loss"], "scores": ["values"], "runs": ["values"],
-        "translations": ["hypotheses"], "answers": ["prediction", "confidence"]}
+SAID = {
+    "losses": ["log_loss"],
+    "scores": ["values"],
+    "runs": ["values"],
+    "translations": ["hypotheses"],
+    "answers": ["prediction", "confidence"],
+}
 TENSOR = re.compile(r"[A-Za-z0-9_.:/-]{1,100}")  # a name that can say nothing else
 
 
 def weights_sentence(weights: Mapping) -> str:
     "What differs, from counts: no text of an evidence file is repeated, but a tensor's name."
     state, changed, recast, total = (
-        weights.get(name) for name in ("state", "tensors_changed", "recast", "tensors"))
-    if state == "identical": return "The weights are identical."
+        weights.get(name) for name in ("state", "tensors_changed", "recast", "tensors")
+    )
+    if state == "identical":
+        return "The weights are identical."
     if state == "unknown":
-        return ("The weight files differ; their tensors were not compared. invar-nb diff "
-                "BASELINE CANDIDATE lists what differs, or why not.") * ("digests" in weights)
-    if not total or changed is None: return "The weights differ."
+        return (
+            "The weight files differ; their tensors were not compared. invar-nb diff "
+            "BASELINE CANDIDATE lists what differs, or why not."
+        ) * ("digests" in weights)
+    if not total or changed is None:
+        return "The weights differ."
     of = counted(total, "tensors")
-    if state == "rearranged": return f"All {of} are identical; only the files differ."
+    if state == "rearranged":
+        return f"All {of} are identical; only the files differ."
     verb = "is" if recast == 1 else "are"
     cast = f"{recast or 0} of {of} {verb} recast and equal after the cast"
-    if state == "recast": return f"{cast}{'; the others are identical' * (recast != total)}."
+    if state == "recast":
+        return f"{cast}{'; the others are identical' * (recast != total)}."
     names = [each["name"] for each in weights.get("largest", ())[:1]]
-    where = "".join(f"; the largest change is in {name}" for name in names
-                    if TENSOR.fullmatch(name))
+    where = "".join(
+        f"; the largest change is in {name}" for name in names if TENSOR.fullmatch(name)
+    )
     return f"The weights differ in {changed} of {of}{where}."
 
 
 def weights_between(baseline, candidate) -> Mapping:
     "What is known of how the weights of two arms differ; of the digests alone, else."
-    digests = {"baseline": baseline.provenance.get("weights_digest"),
-               "candidate": candidate.provenance.get("weights_digest")}
+    digests = {
+        "baseline": baseline.provenance.get("weights_digest"),
+        "candidate": candidate.provenance.get("weights_digest"),
+    }
     weights = candidate.provenance.get("weights")  # of these two models, or of others
     one, two = digests.values()
-    if None in (one, two): return {"state": "unknown", "settings": ()}
-    if weights and weights["digests"] == digests and (
-        weights["state"] == "identical") == (one == two): return weights
+    if None in (one, two):
+        return {"state": "unknown", "settings": ()}
+    if (
+        weights
+        and weights["digests"] == digests
+        and (weights["state"] == "identical") == (one == two)
+    ):
+        return weights
     return {"state": "identical" if one == two else "different", "settings": ()}
 
 
 def find_facts(baseline, candidate) -> dict:
     "Same weights or not, and on how many items both models say exactly the same."
     n, weights = len(baseline), weights_between(baseline, candidate)
-    if isinstance(candidate, StreamedLosses): same = candidate.same
+    if isinstance(candidate, StreamedLosses):
+        same = candidate.same
     else:
         agree = np.ones(n, dtype=bool)
         for name in SAID[baseline.kind]:
             values = (getattr(arm, name) for arm in (baseline, candidate))
-            a, b = (np.zeros(n) if v is None else np.asarray(v, getattr(v, "dtype", object))
-                    for v in values)
+            a, b = (
+                np.zeros(n) if v is None else np.asarray(v, getattr(v, "dtype", object))
+                for v in values
+            )
             agree &= a == b
         same = int(agree.sum())
     sentence = weights_sentence(weights)
-    if same == n: sentence += f" Both models give exactly the same result on all {n} items."
+    if same == n:
+        sentence += f" Both models give exactly the same result on all {n} items."
     elif weights["state"] in ("identical", "rearranged") and same is not None:
-        sentence += (f" Yet {n - same} of {n} items differ, so the scoring itself was not the "
-                     "same.")
-    return {"weights": weights["state"], "identical_items": same,
-            "tensors_changed": weights.get("tensors_changed"),
-            "tensors": weights.get("tensors"), "edit": weights.get("edit") or None,
-            "sentence": sentence.strip(),
-            "details": list(weights["settings"])}
+        sentence += (
+            f" Yet {n - same} of {n} items differ, so the scoring itself was not the same."
+        )
+    return {
+        "weights": weights["state"],
+        "identical_items": same,
+        "tensors_changed": weights.get("tensors_changed"),
+        "tensors": weights.get("tensors"),
+        "edit": weights.get("edit") or None,
+        "sentence": sentence.strip(),
+        "details": list(weights["settings"]),
+    }
 
 # %% ../../nbs/report/05_build.ipynb #444e4dde
 def recorded(arms: Mapping, name: str):  # name -> arm
     "What the arms recorded; a ContractError where they contradict each other."
     records = [x for arm in arms.values() if (x := arm.provenance.get(name)) is not None]
     if records[1:] and records[0] != records[1]:
-        refuse("report", f"both arms must have one {name}",
-               f"{records[0]!r} and {records[1]!r}",
-               "Score both models on the same text with one tokenizer", code="other_origin")
+        refuse(
+            "report",
+            f"both arms must have one {name}",
+            f"{records[0]!r} and {records[1]!r}",
+            "Score both models on the same text with one tokenizer",
+            code="other_origin",
+        )
     return records[0] if records else None
 
 
@@ -129,18 +185,29 @@ def language_table(arms: Mapping) -> dict[str, dict] | None:
     of, counts = recorded(arms, "document_languages"), recorded(arms, "languages")
     documents = next((arm.document_ids for arm in arms.values() if arm.document_ids), None)
     if not (of and documents and of.keys() >= {*documents.distinct()}):
-        if counts is None: return None
-        return {name: {"documents": part["documents"], "tokens": part["tokens"],
-                       "windows": None, "perplexity": None} for name, part in counts.items()}
+        if counts is None:
+            return None
+        return {
+            name: {
+                "documents": part["documents"],
+                "tokens": part["tokens"],
+                "windows": None,
+                "perplexity": None,
+            }
+            for name, part in counts.items()
+        }
     codes, tokens = documents.codes()[0], next(iter(arms.values())).tokens
     spoken, table = np.array([str(of[name]) for name in documents.distinct()])[codes], {}
     for name in {*spoken.tolist()}:
         keep = spoken == name
         table[name] = {
-            "documents": len(np.unique(codes[keep])), "tokens": int(tokens[keep].sum()),
+            "documents": len(np.unique(codes[keep])),
+            "tokens": int(tokens[keep].sum()),
             "windows": int(keep.sum()),
-            "perplexity": {who: perplexity(arm.log_loss[keep], tokens[keep])
-                           for who, arm in arms.items()}}
+            "perplexity": {
+                who: perplexity(arm.log_loss[keep], tokens[keep]) for who, arm in arms.items()
+            },
+        }
     return table
 
 # %% ../../nbs/report/05_build.ipynb #dce52c15
@@ -148,62 +215,80 @@ STRETCH = 200  # pieces of a window that are shown
 
 
 def worst_stretch(
-    pieces: list,             # (text, log-loss before, after) of each
+    pieces: list,  # (text, log-loss before, after) of each
     losses: Iterable[float],  # of the window, under both models
-    weight: float,            # its tokens
+    weight: float,  # its tokens
 ) -> list[list]:
     "The pieces in a row that changed most, or none where all do not add up to the window."
     values = np.array([piece[1:] for piece in pieces], dtype=float)
-    if np.abs(values.sum(axis=0) / weight - [*losses]).max() > 0.005: return []
+    if np.abs(values.sum(axis=0) / weight - [*losses]).max() > 0.005:
+        return []
     upto = np.append(0, np.cumsum(values[:, 1] - values[:, 0]))
     last = max(len(pieces) - STRETCH, 0)
-    start = int(np.argmax(upto[STRETCH:] - upto[:last + 1])) if last else 0
-    return [[text, round(a, 2), round(b, 2)]
-            for text, a, b in pieces[start:start + STRETCH]]
+    start = int(np.argmax(upto[STRETCH:] - upto[: last + 1])) if last else 0
+    return [[text, round(a, 2), round(b, 2)] for text, a, b in pieces[start : start + STRETCH]]
 
 
 def passage_section(pair, level: float) -> dict | None:
     "The section `passages`: ids and numbers; text where the candidate's evidence has it."
-    if pair.kind != "losses": return None
+    if pair.kind != "losses":
+        return None
     section, known = {}, pair.candidate.provenance
     texts, tokens = (known.get(name) or {} for name in ("passage_text", "passage_tokens"))
     place = {name: i for i, name in enumerate(pair.ids) if name in tokens}
     for kind, ranked in find_passages(pair, level=level).items():
         section[kind] = ranked and ranked.to_dict()
-        if not ranked: continue
+        if not ranked:
+            continue
         first, beyond = next(iter(ranked.lost), None), [p.id for p in ranked.lost if p.beyond]
-        if first is None: sentence = f"None of {ranked.n} {kind} got worse."
+        if first is None:
+            sentence = f"None of {ranked.n} {kind} got worse."
         else:
             of = f" with at least {FEWEST_OF} windows" * (kind == "documents")
-            left = "" if first.shrunk is None else (
-                f", {percent(first.shrunk)} corrected for having been picked as the worst")
-            sentence = (f"Of {ranked.n} {kind}{of}, {kind[:-1]} {first.id} got worse most: "
-                        f"{percent(first.delta)}{left}.")
-            sentence += " There are too few to say how much of this is noise." \
-                if first.bound is None else (
+            left = (
+                ""
+                if first.shrunk is None
+                else (
+                    f", {percent(first.shrunk)} corrected for having been picked as the worst"
+                )
+            )
+            sentence = (
+                f"Of {ranked.n} {kind}{of}, {kind[:-1]} {first.id} got worse most: "
+                f"{percent(first.delta)}{left}."
+            )
+            sentence += (
+                " There are too few to say how much of this is noise."
+                if first.bound is None
+                else (
                     f" Had all changed alike, the worst of {ranked.n} would show about "
                     f"{percent(first.expected)} by noise, and at most {percent(first.bound)} "
                     f"({confidence_text(ranked.level)} % confidence): "
-                    f"{', '.join(beyond) or 'none'} stand{'s' * (len(beyond) < 2)} out.")
+                    f"{', '.join(beyond) or 'none'} stand{'s' * (len(beyond) < 2)} out."
+                )
+            )
         section[kind]["sentence"] = sentence
         for row in (*section[kind]["lost"], *section[kind]["gained"]):
             row["text"] = texts.get(f"{kind} {row['id']}")
             if kind == "windows" and row["id"] in place:
-                losses = (arm.log_loss[place[row["id"]]] for arm in (
-                    pair.baseline, pair.candidate))
+                losses = (
+                    arm.log_loss[place[row["id"]]] for arm in (pair.baseline, pair.candidate)
+                )
                 row["tokens"] = worst_stretch(tokens[row["id"]], losses, row["weight"])
     return section if any(section.values()) else None
 
 
 def listed_passages(pair) -> dict[str, list[str]]:
     "windows and documents -> ids of those that the report will list."
-    return {kind: [p.id for p in (*ranked.lost, *ranked.gained)] if ranked else []
-            for kind, ranked in find_passages(pair).items()}
+    return {
+        kind: [p.id for p in (*ranked.lost, *ranked.gained)] if ranked else []
+        for kind, ranked in find_passages(pair).items()
+    }
 
 # %% ../../nbs/report/05_build.ipynb #cop4
 def copies_lines(pair: Pair, units: Units) -> list[str]:
     "How many documents or windows are copies of others, and how they count."
-    if not (n := len(units.copied)): return []
+    if not (n := len(units.copied)):
+        return []
     documents = units.name == "documents"
     example = ""
     if not isinstance(pair.baseline, StreamedLosses):  # of these no names are kept
@@ -216,7 +301,8 @@ def copies_lines(pair: Pair, units: Units) -> list[str]:
     how = " in tokens and losses, up to the rounding of another batch"
     if units.has_near_copies and documents:
         how = how.replace("up to", "up to the order of their windows and")
-    if not units.has_near_copies: how = ", bit for bit in tokens and losses"
+    if not units.has_near_copies:
+        how = ", bit for bit in tokens and losses"
     return [f"{n:,} of {total:,} {nouns} are copies of others{how}{example}. {counts}"]
 
 # %% ../../nbs/report/05_build.ipynb #91adae14
@@ -226,70 +312,99 @@ SETTINGS = ("device", "batch_tokens")  # last digits only
 
 def _settings(measured, names):
     "Settings in which the scorings of a pair differ, a line each."
-    if measured.pair.kind != "losses": return []
+    if measured.pair.kind != "losses":
+        return []
     a, b = measured.pair.baseline.provenance, measured.pair.candidate.provenance
-    return [f"The models were scored with different settings: {name} {a[name]} and {b[name]}."
-            for name in names if None not in (a.get(name), b.get(name))
-            and a[name] != b[name]]
+    return [
+        f"The models were scored with different settings: {name} {a[name]} and {b[name]}."
+        for name in names
+        if None not in (a.get(name), b.get(name)) and a[name] != b[name]
+    ]
 
 
 def _cure_of_topics(measured, d):
     "Documents: given, more of them, or those that are there taken as the units."
-    if d.documents > 1: return "Compare on more documents."
+    if d.documents > 1:
+        return "Compare on more documents."
     names = measured.pair.clusters
-    if names is not None and len({*names}) > 1: return "Let its documents be the units."
+    if names is not None and len({*names}) > 1:
+        return "Let its documents be the units."
     return "Mark its documents, if it has any, or compare on more text."
 
 
 def shift_line(measured, d) -> str:
     "That all windows changed by one amount, which no edit of a model does; else ''."
-    if measured.pair.kind != "losses" or not d.delta: return ""
+    if measured.pair.kind != "losses" or not d.delta:
+        return ""
     if measured.totals:  # of these no windows are kept
         has_one_change = d.fallback is not None and d.fallback.code == "all_equal"
     else:
         has_one_change = is_shifted(measured.pair)
-    if not has_one_change: return ""
-    return ("Suspect: all windows changed by the same amount, to the last digit that is "
-            "stored, which no edit of a model does. Score the candidate again.")
+    if not has_one_change:
+        return ""
+    return (
+        "Suspect: all windows changed by the same amount, to the last digit that is "
+        "stored, which no edit of a model does. Score the candidate again."
+    )
 
 
 def pair_doubts(measured, d) -> list[str]:
     "What makes the interval of a pair doubtful, one line each."
     known = [arm.provenance for arm in (measured.pair.baseline, measured.pair.candidate)]
     lines = _settings(measured, MATTERS)
-    if measured.pair.kind == "losses": lines += copies_lines(measured.pair, measured.units)
-    if shift := shift_line(measured, d): lines.append(shift)
-    noise = max((floor for facts in known
-                 if (floor := facts.get("noise_floor")) is not None), default=None)
+    if measured.pair.kind == "losses":
+        lines += copies_lines(measured.pair, measured.units)
+    if shift := shift_line(measured, d):
+        lines.append(shift)
+    noise = max(
+        (floor for facts in known if (floor := facts.get("noise_floor")) is not None),
+        default=None,
+    )
     moved = f"the same request, repeated, moved by {noise or 0:.2g} nats per token"
-    one, two = (f"{engine} {facts.get('engine_version') or ''}".strip()
-                if (engine := facts.get("engine")) else "transformers"
-                if "transformers" in facts else "an unknown engine" for facts in known)
-    if noise is not None and one != two: lines.append(
-        f"The models ran on different engines ({one} and {two}), which can differ by tenths "
-        f"of a nat per token with the same weights; {moved}. Score both through one engine, "
-        "or one model through both as a control.")
+    one, two = (
+        f"{engine} {facts.get('engine_version') or ''}".strip()
+        if (engine := facts.get("engine"))
+        else "transformers"
+        if "transformers" in facts
+        else "an unknown engine"
+        for facts in known
+    )
+    if noise is not None and one != two:
+        lines.append(
+            f"The models ran on different engines ({one} and {two}), which can differ by tenths "
+            f"of a nat per token with the same weights; {moved}. Score both through one engine, "
+            "or one model through both as a control."
+        )
     elif noise is not None and noise >= abs(d.delta) / 2:
         lines.append(f"The difference is as small as the noise of the server: {moved}.")
-    if d.interval.alarm == "slow_waves": lines.append(
-        "This text has topics longer than its interval can see, so the interval is too "
-        f"narrow and no claim is made. {_cure_of_topics(measured, d)}")
+    if d.interval.alarm == "slow_waves":
+        lines.append(
+            "This text has topics longer than its interval can see, so the interval is too "
+            f"narrow and no claim is made. {_cure_of_topics(measured, d)}"
+        )
     return lines
 
 # %% ../../nbs/report/05_build.ipynb #g9xae9t3
 def other_scores(arm) -> list[str]:
     "What else files have: a score or filter not asked for, columns that are not read."
     unread = [name for name, why in arm.provenance.get("ignored", {}).items() if why == UNREAD]
-    if unread: return [f"Not read: {', '.join(unread)}. Probabilities are called p_LABEL, one "
-                       "column for each label."]
+    if unread:
+        return [
+            f"Not read: {', '.join(unread)}. Probabilities are called p_LABEL, one "
+            "column for each label."
+        ]
     source = arm.source
     of = f" of {task}" if (task := source.get("task")) else ""
-    rows = (("score", "metric", "--score ", source.get("metric_asked")),
-            ("filter", "filter", "--set filter=", False))
-    return [f"The {word}{of} is {source.get(name)}; the files also have "
-            f"{', '.join(map(str, others))} ({option}{others[0]})."
-            for word, name, option, asked in rows
-            if not asked and (others := source.get(f"other_{name}s"))]
+    rows = (
+        ("score", "metric", "--score ", source.get("metric_asked")),
+        ("filter", "filter", "--set filter=", False),
+    )
+    return [
+        f"The {word}{of} is {source.get(name)}; the files also have "
+        f"{', '.join(map(str, others))} ({option}{others[0]})."
+        for word, name, option, asked in rows
+        if not asked and (others := source.get(f"other_{name}s"))
+    ]
 
 # %% ../../nbs/report/05_build.ipynb #bcut01
 def cut_off_line(baseline: WindowLosses, candidate: WindowLosses) -> str:
@@ -311,39 +426,57 @@ def cut_off_line(baseline: WindowLosses, candidate: WindowLosses) -> str:
 def pair_warnings(measured, d, level: float) -> list[str]:
     "What else a reader should know before the numbers of a pair are used, one line each."
     lines = [d.note] if d.note else []
-    if d.fallback and not is_identical(d): lines.append(d.fallback.reason)
+    if d.fallback and not is_identical(d):
+        lines.append(d.fallback.reason)
     if 10 <= d.units_eff < 40 and d.units != "seeds":
-        lines.append(f"Only {d.units_eff:.0f} effective {measured.units.noun}: with skewed "
-                     f"differences a {confidence_text(level, 4)} % interval of so few may "
-                     "cover less.")
+        lines.append(
+            f"Only {d.units_eff:.0f} effective {measured.units.noun}: with skewed "
+            f"differences a {confidence_text(level, 4)} % interval of so few may "
+            "cover less."
+        )
     lines += _settings(measured, SETTINGS)
     for name in ("baseline", "candidate"):
         if older := getattr(measured.pair, name).source.get("older_files"):
             lines.append(f"The {name}'s folder holds {older + 1} runs; the newest is used.")
         known = getattr(measured.pair, name).provenance
-        if known.get("digest", "") is None: lines.append(
-            f"The {name}'s loss file has no digest: a changed row would not be noticed.")
-        if rule := known.get("gguf", {}).get("unknown_splitting"): lines.append(
-            f"The {name}'s file cuts words by {rule!r}, which is not known here: its text "
-            "was cut as GPT-2 cuts it, and tokens may differ from the engine's.")
-        if unused := known.get("unexpected_weights"): lines.append(
-            f"The {name}'s files hold weights that the model does not use, as {unused[0]}.")
+        if known.get("digest", "") is None:
+            lines.append(
+                f"The {name}'s loss file has no digest: a changed row would not be noticed."
+            )
+        if rule := known.get("gguf", {}).get("unknown_splitting"):
+            lines.append(
+                f"The {name}'s file cuts words by {rule!r}, which is not known here: its text "
+                "was cut as GPT-2 cuts it, and tokens may differ from the engine's."
+            )
+        if unused := known.get("unexpected_weights"):
+            lines.append(
+                f"The {name}'s files hold weights that the model does not use, as {unused[0]}."
+            )
     arms = measured.pair.baseline, measured.pair.candidate
     heats = {arm.provenance.get("temperature") for arm in arms} - {None}
-    if len(heats) > 1: lines.append("The samples were drawn at different temperatures: "
-                                    f"{min(heats):g} and {max(heats):g}.")
+    if len(heats) > 1:
+        lines.append(
+            "The samples were drawn at different temperatures: "
+            f"{min(heats):g} and {max(heats):g}."
+        )
     lines += other_scores(measured.pair.candidate)
     if measured.pair.kind == "scores":
         lines += units_doubts(measured.pair.baseline, measured.pair.candidate)
-    if line := cut_off_line(*arms): lines.append(line)
-    if name := measured.pair.baseline.provenance.get("unclustered"): lines.append(
-        f"There is no field {name!r}: nothing is clustered by it.")
+    if line := cut_off_line(*arms):
+        lines.append(line)
+    if name := measured.pair.baseline.provenance.get("unclustered"):
+        lines.append(f"There is no field {name!r}: nothing is clustered by it.")
     lines += [f"{name} not computed: {why}." for name, why in measured.missing.items()]
-    if measured.totals: lines.append(
-        f"Files of more than {LARGE:,} windows are read in batches; the windows that changed "
-        "most, slices and the source systems' fields are left out"
-        + (", and copies of windows were not looked for." if measured.units.name == "serial"
-           else "."))
+    if measured.totals:
+        lines.append(
+            f"Files of more than {LARGE:,} windows are read in batches; the windows that changed "
+            "most, slices and the source systems' fields are left out"
+            + (
+                ", and copies of windows were not looked for."
+                if measured.units.name == "serial"
+                else "."
+            )
+        )
     return lines
 
 # %% ../../nbs/report/05_build.ipynb #fn01
@@ -355,42 +488,58 @@ def few_units_note(values: Sequence[Difference], alpha: float) -> str:
     few, m = min(values, key=lambda d: d.units_eff), len(values)
     if alpha > 0.05 or rate_if_few(m, few.units_eff) <= OFTEN:
         return ""
-    line = (f"If as few as {100 * FEW:g} % of the {noun_of(few.units)} carried the whole "
-            f"change, {few.n_units:,} would be too few for {m} rows judged together")
+    line = (
+        f"If as few as {100 * FEW:g} % of the {noun_of(few.units)} carried the whole "
+        f"change, {few.n_units:,} would be too few for {m} rows judged together"
+    )
     enough = units_for_rate(m, RARELY)
     if enough is None:
         return f"{line}."
     enough = 10 * math.ceil(enough * few.n_units / few.units_eff / 10 - 1e-9)
-    return (f"{line}; about {enough:,} a row would keep wrong claims to {100 * RARELY:.0f} "
-            "of 100 reports.")
+    return (
+        f"{line}; about {enough:,} a row would keep wrong claims to {100 * RARELY:.0f} "
+        "of 100 reports."
+    )
 
 
 def family_notes(study: Study, leading: bool) -> list[str]:
     "What few units do to claims that rest on a family: of the rows that decide, or the rest."
     alpha, lines, leads = round(1 - study.rules.level, 12), [], study.leading
     rows = leads if leading else [row for row in study.rows if row not in leads]
-    values = [row.value for row in rows if row.p and row.value.units in EXCHANGEABLE
-              and row.value.method != "tango"]
-    if len(values) < 2: return []
+    values = [
+        row.value
+        for row in rows
+        if row.p and row.value.units in EXCHANGEABLE and row.value.method != "tango"
+    ]
+    if len(values) < 2:
+        return []
     n = min(d.n_units for d in values)
     units = counted(n, noun_of(min(values, key=lambda d: d.n_units).units))
     least = 2.0 ** (1 - n)
     by_holm = rows is not leads or len({row.key.candidate for row in leads}) == 1
-    if by_holm and least * len(values) > alpha: lines.append(
-        f"With {units} no p-value of a change can fall below {least:.2g}, so no row can "
-        f"be called changed among {len(values)} that are judged together.")
-    if note := few_units_note(values, alpha): lines.append(note)
+    if by_holm and least * len(values) > alpha:
+        lines.append(
+            f"With {units} no p-value of a change can fall below {least:.2g}, so no row can "
+            f"be called changed among {len(values)} that are judged together."
+        )
+    if note := few_units_note(values, alpha):
+        lines.append(note)
     return lines
 
 # %% ../../nbs/report/05_build.ipynb #91adae15
 def said_of(study: Study, lines_of: Callable[[Row], list[str]]) -> list[str]:
     "Lines of all leading rows, each once, with their rows where it is not of all."
-    about, compared = {}, [row for row in study.rows if row.role == "lead"
-                           and row.key[:2] in study.measured]
+    about, compared = (
+        {},
+        [row for row in study.rows if row.role == "lead" and row.key[:2] in study.measured],
+    )
     for row in compared:
-        for line in lines_of(row): about.setdefault(line, []).append(study.label(row.key))
-    return [line if len(labels) == len(compared) else f"{'; '.join(labels)}: {line}"
-            for line, labels in about.items()]
+        for line in lines_of(row):
+            about.setdefault(line, []).append(study.label(row.key))
+    return [
+        line if len(labels) == len(compared) else f"{'; '.join(labels)}: {line}"
+        for line, labels in about.items()
+    ]
 
 
 LOSSY = {"pruned": "Weights were only set to zero", "quantised": "Weights were only rounded"}
@@ -398,19 +547,24 @@ LOSSY = {"pruned": "Weights were only set to zero", "quantised": "Weights were o
 
 def gain_doubt(study: Study, row: Row) -> list[str]:
     "That an edit which can only lose is said to be better."
-    if row.claim not in ("improved", "better within margin"): return []
+    if row.claim not in ("improved", "better within margin"):
+        return []
     both = study.measured[row.key[:2]].pair
     edit = study.rules.edit or weights_between(both.baseline, both.candidate).get("edit")
-    if not edit: return []
-    return [f"{LOSSY[edit]}, which adds nothing to a model: a gain on this text is a warning, "
-            "not a reason to prefer this copy. KL divergence and changed first choices "
-            "(--divergence) show how far the copy moved."]
+    if not edit:
+        return []
+    return [
+        f"{LOSSY[edit]}, which adds nothing to a model: a gain on this text is a warning, "
+        "not a reason to prefer this copy. KL divergence and changed first choices "
+        "(--divergence) show how far the copy moved."
+    ]
 
 
 def hidden_doubt(row: Row) -> list[str]:
     "That units lost far more than the rest moved, where the row does not say so already."
     d, margin = row.value, row.margin
-    if not margin or row.claim == "inconclusive" and is_decided_by_few(d, margin): return []
+    if not margin or row.claim == "inconclusive" and is_decided_by_few(d, margin):
+        return []
     texts = [hidden_text(d, margin)]
     if d.by_document is not None and not texts[0]:
         texts.append(hidden_text(d.by_document(), margin))
@@ -419,94 +573,157 @@ def hidden_doubt(row: Row) -> list[str]:
 
 def find_doubts(study: Study) -> list[str]:
     "What makes intervals of a study doubtful, or a claim, one line each."
-    alone = [] if study.measured else [
-        f"{part}: " * (len(study.arms) > 1) + line for (_, part), arm in study.arms.items()
-        if arm.kind == "losses" and not isinstance(arm, StreamedLosses)
-        for both in [Pair(baseline=arm, candidate=arm)]
-        for line in copies_lines(both, choose_units(both))]
+    alone = (
+        []
+        if study.measured
+        else [
+            f"{part}: " * (len(study.arms) > 1) + line
+            for (_, part), arm in study.arms.items()
+            if arm.kind == "losses" and not isinstance(arm, StreamedLosses)
+            for both in [Pair(baseline=arm, candidate=arm)]
+            for line in copies_lines(both, choose_units(both))
+        ]
+    )
     shared = shared_lines({key: m.pair for key, m in study.measured.items()})
-    return alone + shared + said_of(study, lambda row: gain_doubt(study, row)
-                            + pair_doubts(study.measured[row.key[:2]], row.value)
-                            + hidden_doubt(row)) + family_notes(study, True)
+    return (
+        alone
+        + shared
+        + said_of(
+            study,
+            lambda row: (
+                gain_doubt(study, row)
+                + pair_doubts(study.measured[row.key[:2]], row.value)
+                + hidden_doubt(row)
+            ),
+        )
+        + family_notes(study, True)
+    )
 
 
 def find_warnings(study: Study, pairs: Iterable[Mapping]) -> list[str]:
     "The warnings of all pairs, each once, and those of pooled texts; `pairs`: their sections."
-    alike = {(pair["candidate"], pair["part"]): pair["units"]["words"].get("alike")
-             for pair in pairs}
+    alike = {
+        (pair["candidate"], pair["part"]): pair["units"]["words"].get("alike")
+        for pair in pairs
+    }
     rules = study.rules
 
     def lines_of(row):
         measured = study.measured[row.key[:2]]
         lines = pair_warnings(measured, row.value, rules.level)
-        if said := alike[row.key[:2]]: lines.append(said)
+        if said := alike[row.key[:2]]:
+            lines.append(said)
         checked = rules.profile == "dev" and not study.looks and not measured.totals
         if measured.pair.kind == "losses" and checked:  # the other profiles refuse a study
             lines = check_windows(measured.pair, as_tier(rules.tier), "dev") + lines
         return lines
-    over = [f"The accepted loss of {one.candidate or 'each candidate'} ended on "
-            f"{one.expires}: {one.reason.rstrip('.')}."
-            for one in rules.accepted if one.expired]
-    lines = [*study.notes, *over, *said_of(study, lines_of),
-             *family_notes(study, False)]
+
+    over = [
+        f"The accepted loss of {one.candidate or 'each candidate'} ended on "
+        f"{one.expires}: {one.reason.rstrip('.')}."
+        for one in rules.accepted
+        if one.expired
+    ]
+    lines = [*study.notes, *over, *said_of(study, lines_of), *family_notes(study, False)]
     for row in study.rows:
-        if row.role != "pooled" or row.about["spread"] is None: continue
+        if row.role != "pooled" or row.about["spread"] is None:
+            continue
         few = "; a claim on texts like these needs 10" if row.value.units_eff < 10 else ""
         following = row_section(row)["words"]["next text"]
-        lines.append(f"{len(row.about['weights'])} texts are as many independent units{few}. "
-                     f"The next such text may lie from {following}.")
+        lines.append(
+            f"{len(row.about['weights'])} texts are as many independent units{few}. "
+            f"The next such text may lie from {following}."
+        )
     return lines
 
 # %% ../../nbs/report/05_build.ipynb #fa8c8b42
 def row_section(row: Row, accepted: str = "") -> dict:
     "A row as plain values."
-    section = {"key": row.key._asdict(), "role": row.role, "margin": row.margin,
-               "p": dict(row.p), "adjusted": dict(row.adjusted), "floor": row.floor,
-               "claim": row.claim, "alone": row.alone, "blind_spot": None,
-               "about": dict(row.about)}
+    section = {
+        "key": row.key._asdict(),
+        "role": row.role,
+        "margin": row.margin,
+        "p": dict(row.p),
+        "adjusted": dict(row.adjusted),
+        "floor": row.floor,
+        "claim": row.claim,
+        "alone": row.alone,
+        "blind_spot": None,
+        "about": dict(row.about),
+    }
     d, metric = row.value, row.value.metric
     if row.role == "level":
-        return {**section, "words": {}, "value": {
-            "metric": metric.name, "title": metric.title or metric.name, "unit": metric.unit,
-            "value": d.estimate, "n": d.n, "missing": d.missing,
-            "ci": d.interval and [d.interval.low, d.interval.high]}}
-    words = {"change": change_text(d.delta, d), "margin": margin_text(row.margin, d),
-             "interval": "-" if d.n_units == 1 or d.interval.is_point
-             else span_text(d.interval.low, d.interval.high, d),
-             "claim": row.word}
-    if ends := row.about.get("prediction"): words["next text"] = span_text(*ends, d)
-    if accepted: words["accepted"] = accepted
-    if row.role in ("lead", "pooled") and row.claim == "inconclusive" \
-            and is_decided_by_few(d, row.margin):
+        return {
+            **section,
+            "words": {},
+            "value": {
+                "metric": metric.name,
+                "title": metric.title or metric.name,
+                "unit": metric.unit,
+                "value": d.estimate,
+                "n": d.n,
+                "missing": d.missing,
+                "ci": d.interval and [d.interval.low, d.interval.high],
+            },
+        }
+    words = {
+        "change": change_text(d.delta, d),
+        "margin": margin_text(row.margin, d),
+        "interval": "-"
+        if d.n_units == 1 or d.interval.is_point
+        else span_text(d.interval.low, d.interval.high, d),
+        "claim": row.word,
+    }
+    if ends := row.about.get("prediction"):
+        words["next text"] = span_text(*ends, d)
+    if accepted:
+        words["accepted"] = accepted
+    if (
+        row.role in ("lead", "pooled")
+        and row.claim == "inconclusive"
+        and is_decided_by_few(d, row.margin)
+    ):
         words["few units"] = few_text(d, row.margin)
     if spot := row.blind_spot:
         section["blind_spot"] = {"share": spot.share, "loss": spot.loss}
         words["blind spot"] = spot.sentence
-    if "shrunk" in row.about: words["shrunk"] = change_text(row.about["shrunk"], d)
+    if "shrunk" in row.about:
+        words["shrunk"] = change_text(row.about["shrunk"], d)
     return {**section, "value": d.to_dict(), "words": words}
 
 
 def keeps_limits(study: Study, name: str, part: str) -> bool:
     "Whether no other metric of a candidate is worse, and each limit of its own is shown."
     rest = study.select(candidate=name, part=part, slice=None, against=None, role="rest")
-    return all(row.claim != "regressed" and (
-        row.claim == "equivalent" or not (row.value.metric.positive and row.margin))
-        for row in rest)
+    return all(
+        row.claim != "regressed"
+        and (row.claim == "equivalent" or not (row.value.metric.positive and row.margin))
+        for row in rest
+    )
 
 
 def ranking_section(study: Study, part: str) -> dict | None:
     "Order, groups and sizes of one part's candidates; None of one, and of runs."
     leads = [row for row in study.select(part=part) if row.role in ("lead", "pooled")]
-    if len(leads) < 2 or study.verdicts: return None
+    if len(leads) < 2 or study.verdicts:
+        return None
     leads.sort(key=lambda row: (-row.value.improvement, row.key.candidate))
     order = [row.key.candidate for row in leads]
     contrasts = study.select(part=part, role="contrast")
     best, groups = may_be_best(contrasts), ()
     some = 0 < len(contrasts) < math.comb(len(order), 2)  # of many, each with the best one
-    if not (some or study.looks): groups = find_groups(order, contrasts, study.rules.level)
-    section = {"part": part, "order": order, "groups": [list(g) for g in groups],
-               "may_be_best": best, "smallest": None, "fits": None, "size_unit": None,
-               "sizes": {}}
+    if not (some or study.looks):
+        groups = find_groups(order, contrasts, study.rules.level)
+    section = {
+        "part": part,
+        "order": order,
+        "groups": [list(g) for g in groups],
+        "may_be_best": best,
+        "smallest": None,
+        "fits": None,
+        "size_unit": None,
+        "sizes": {},
+    }
     budget = study.rules.budget
     asked = budget and budget_unit(budget)
     unit, known = sizes_of(study, asked)
@@ -514,23 +731,40 @@ def ranking_section(study: Study, part: str) -> dict | None:
         sizes = {who: known[who] for who in (BASELINE, *order)}
         section |= {"size_unit": unit, "sizes": sizes}
     kept = {name for name in order if keeps_limits(study, name, part)}
-    within = [name for name in order if asked == section["size_unit"] and name in kept
-              and (section["sizes"].get(name) or math.inf) <= budget] if asked else []
-    if within: section["fits"] = within[0]
+    within = (
+        [
+            name
+            for name in order
+            if asked == section["size_unit"]
+            and name in kept
+            and (section["sizes"].get(name) or math.inf) <= budget
+        ]
+        if asked
+        else []
+    )
+    if within:
+        section["fits"] = within[0]
     leading = study.leading
-    if {row.key.part for row in leading} != {part}: return section
-    good = [name for name in order if name in kept and any(
-        row.key.candidate == name and row.shows("not_worse") for row in leading)]
+    if {row.key.part for row in leading} != {part}:
+        return section
+    good = [
+        name
+        for name in order
+        if name in kept
+        and any(row.key.candidate == name and row.shows("not_worse") for row in leading)
+    ]
     best = next(iter(smallest_of(good, known)), None)  # of equals
     return section | {"smallest": best}
 
 # %% ../../nbs/report/05_build.ipynb #eb8ec262
-SPEAKS_OF = {"documents": "other documents like these",
-             "serial": "other passages of this text",
-             "windows": "other text of which these windows are an independent sample",
-             "items": "other examples like these",
-             "clusters": "other clusters of such examples",
-             "seeds": "other seeds of the same training"}
+SPEAKS_OF = {
+    "documents": "other documents like these",
+    "serial": "other passages of this text",
+    "windows": "other text of which these windows are an independent sample",
+    "items": "other examples like these",
+    "clusters": "other clusters of such examples",
+    "seeds": "other seeds of the same training",
+}
 
 # %% ../../nbs/report/05_build.ipynb #prg2
 def unpaired_error(measured, d) -> float | None:
@@ -539,91 +773,143 @@ def unpaired_error(measured, d) -> float | None:
     if metric.totals is None or metric.of_pair or measured.totals or d.units == "seeds":
         return None
     fit = serial_ratio if d.units == "serial" else jackknife_ratio
-    errors = [fit(*by_unit(totals, measured.units)).standard_error
-              for totals in pair_totals(metric, measured.pair)]
+    errors = [
+        fit(*by_unit(totals, measured.units)).standard_error
+        for totals in pair_totals(metric, measured.pair)
+    ]
     return math.hypot(*errors) or None
 
 # %% ../../nbs/report/05_build.ipynb #us01
 def units_section(study: Study, row: Row) -> dict:
     "How many units, what pairing bought, and what one heavy unit changes."
     d, words = row.value, {}
-    units = {"kind": d.units, "n": d.n_units, "effective": float(d.units_eff), "alike": None,
-             "pairing": None, "words": words}
-    if study.looks or row.key[:2] not in study.measured: return units
+    units = {
+        "kind": d.units,
+        "n": d.n_units,
+        "effective": float(d.units_eff),
+        "alike": None,
+        "pairing": None,
+        "words": words,
+    }
+    if study.looks or row.key[:2] not in study.measured:
+        return units
     if d.standard_error > 0 and (error := unpaired_error(study.measured[row.key[:2]], d)):
         units["pairing"] = times = (error / d.standard_error) ** 2
         half = d.interval.width / 2 * error / d.standard_error
         scale, unit = shown_unit(d)
         side = f"{scale * (math.expm1(half) if d.scale == 'log' else half):.2g}{unit}"
-        if half < 5 and times >= 2: words["pairing"] = (
-            f"Without pairing the change would be known only to within {side}: pairing is "
-            f"like having {float(f'{times:.2g}'):,.0f} times the evidence.")
-        if times < 1 / (1 + 2 / math.sqrt(d.n_units)): words["pairing"] = (  # beyond chance
-            "Pairing did not help: where one model does better, the other does worse. "
-            f"Unpaired, the interval would be {math.sqrt(times):.2g} times as wide; check "
-            "that equal ids are equal items.")
-    if d.scale != "log": return units
+        if half < 5 and times >= 2:
+            words["pairing"] = (
+                f"Without pairing the change would be known only to within {side}: pairing is "
+                f"like having {float(f'{times:.2g}'):,.0f} times the evidence."
+            )
+        if times < 1 / (1 + 2 / math.sqrt(d.n_units)):
+            words["pairing"] = (  # beyond chance
+                "Pairing did not help: where one model does better, the other does worse. "
+                f"Unpaired, the interval would be {math.sqrt(times):.2g} times as wide; check "
+                "that equal ids are equal items."
+            )
+    if d.scale != "log":
+        return units
     share, alike = counted_alike(d)
-    if alike is None: return units
+    if alike is None:
+        return units
     ends = alike.interval(study.rules.level)
     units["alike"] = {"heaviest": share, "delta": alike.estimate, "ci": [ends.low, ends.high]}
     change, low, high = (change_text(x, d) for x in (alike.estimate, ends.low, ends.high))
     first = f"One of the {d.n_units} {d.units} has {100 * share:.0f} % of the tokens."
     unit, move, deviations = farthest_unit(d)
     name = f"One of the {d.n_units} {d.units}"
-    if d.name_of is not None: name = f"{d.units.capitalize()[:-1]} {d.name_of(unit)}"
-    if share <= HEAVY: first = (
-        f"{name} alone moves the change by {change_text(move, d)}, {deviations:.2g} standard "
-        "deviations of what one does.")
-    words["alike"] = (f"{first} If all counted equally, the change would be {change} ({low} "
-                      f"to {high}).")
+    if d.name_of is not None:
+        name = f"{d.units.capitalize()[:-1]} {d.name_of(unit)}"
+    if share <= HEAVY:
+        first = (
+            f"{name} alone moves the change by {change_text(move, d)}, {deviations:.2g} standard "
+            "deviations of what one does."
+        )
+    words["alike"] = (
+        f"{first} If all counted equally, the change would be {change} ({low} to {high})."
+    )
     return units
 
 # %% ../../nbs/report/05_build.ipynb #ps01
 def pair_section(study: Study, row: Row) -> dict:
     "What is known of a candidate and the baseline on one part, beside their rows."
     rules, looks = study.rules, study.looks.get(row.key[:2])
-    section = {"candidate": row.key.candidate, "part": row.key.part, "missing": {},
-               "gate": None, "tail": None, "passages": None,
-               **pair_fields(study, *row.key[:2])}
+    section = {
+        "candidate": row.key.candidate,
+        "part": row.key.part,
+        "missing": {},
+        "gate": None,
+        "tail": None,
+        "passages": None,
+        **pair_fields(study, *row.key[:2]),
+    }
     units = units_section(study, row)
     if row.key[:2] not in study.measured:
-        nothing = {"weights": "unknown", "identical_items": None, "tensors_changed": None,
-                   "tensors": None, "edit": None,
-                   "sentence": "", "details": []}
-        return section | {"facts": nothing, "units": units | {
-            "because": "Runs are paired by seed.", "speaks_of": "other seeds of such runs"}}
+        nothing = {
+            "weights": "unknown",
+            "identical_items": None,
+            "tensors_changed": None,
+            "tensors": None,
+            "edit": None,
+            "sentence": "",
+            "details": [],
+        }
+        return section | {
+            "facts": nothing,
+            "units": units
+            | {"because": "Runs are paired by seed.", "speaks_of": "other seeds of such runs"},
+        }
     measured = study.measured[row.key[:2]]
     pair = measured.pair
     arms = {"baseline": pair.baseline, "candidate": pair.candidate}
-    for name in ("tokenizer_digest", "text_digests"): recorded(arms, name)
+    for name in ("tokenizer_digest", "text_digests"):
+        recorded(arms, name)
     if pair.kind == "losses":
         limit = rules.gate
-        if limit is None and rules.profile != "dev": limit = as_tier(rules.tier).limit
+        if limit is None and rules.profile != "dev":
+            limit = as_tier(rules.tier).limit
         if limit is not None and (looks is None or row in study.leading):
             section["gate"] = gate_of(row, pair.baseline, limit, study.label(row.key))
-        if rules.tail is not None: section["tail"] = judge_tail(
-            pair, measured.units, as_tail_rule(rules.tail), rules.level).to_dict()
+        if rules.tail is not None:
+            section["tail"] = judge_tail(
+                pair, measured.units, as_tail_rule(rules.tail), rules.level
+            ).to_dict()
     speaks_of = SPEAKS_OF[measured.units.name]
-    if looks is not None: speaks_of = f"all {looks.total} windows of this text" \
-        if looks.design.target == "text" else "other documents like these"
+    if looks is not None:
+        speaks_of = (
+            f"all {looks.total} windows of this text"
+            if looks.design.target == "text"
+            else "other documents like these"
+        )
     return section | {
-        "missing": dict(measured.missing), "facts": find_facts(**arms),
+        "missing": dict(measured.missing),
+        "facts": find_facts(**arms),
         "units": units | {"because": measured.units.because, "speaks_of": speaks_of},
-        "passages": None if measured.totals else passage_section(pair, rules.level)}
+        "passages": None if measured.totals else passage_section(pair, rules.level),
+    }
 
 # %% ../../nbs/report/05_build.ipynb #32ad5560
 def part_section(part: str, arms: Mapping) -> dict:  # name -> arm
     "The test set of a part."
     arm = arms[BASELINE]
     losses, labels = arm.kind == "losses", getattr(arm, "labels", None)
-    if losses: documents = arm.documents
-    else: documents = None if arm.clusters is None else unit_codes(arm.clusters)[1]
-    return {"part": part, "kind": arm.kind, "data_id": arm.data_id, "n": len(arm),
-            "unit": arm.weight_unit if losses else None, "documents": documents,
-            "weight": arm.weight if losses else None,
-            "labels": list(labels) if labels else None,
-            "languages": language_table(arms) if losses else None}
+    if losses:
+        documents = arm.documents
+    else:
+        documents = None if arm.clusters is None else unit_codes(arm.clusters)[1]
+    return {
+        "part": part,
+        "kind": arm.kind,
+        "data_id": arm.data_id,
+        "n": len(arm),
+        "unit": arm.weight_unit if losses else None,
+        "documents": documents,
+        "weight": arm.weight if losses else None,
+        "labels": list(labels) if labels else None,
+        "languages": language_table(arms) if losses else None,
+    }
 
 
 def arm_files(keys) -> dict[tuple[str, str], str]:  # of (name, part)
@@ -633,24 +919,35 @@ def arm_files(keys) -> dict[tuple[str, str], str]:  # of (name, part)
     for n, key in enumerate(sorted(keys)):
         name, part = (re.sub(r"[^A-Za-z0-9_-]+", "_", text).strip("_")[:60] for text in key)
         stem = start = f"{part or 'part'}.{name or 'arm'}" if several else name or "arm"
-        while stem.lower() in taken: stem, n = f"{start}-{n}", n + 1
+        while stem.lower() in taken:
+            stem, n = f"{start}-{n}", n + 1
         taken.add(stem.lower())
         stems[key] = stem
     return stems
 
 
-HIDDEN = ("languages", "document_languages", "document_files", "weights",
-          "passage_text", "passage_tokens")  # shown elsewhere or long
+HIDDEN = (
+    "languages",
+    "document_languages",
+    "document_files",
+    "weights",
+    "passage_text",
+    "passage_tokens",
+)  # shown elsewhere or long
 
 
 def arm_section(study: Study, key: tuple[str, str], file=(None, None)) -> dict:
     "Whose arm it is, what it says of itself, its metrics, what these say beside a value."
     arm, (name, part), levels = study.arms[key], key, {}
     streamed, level = isinstance(arm, StreamedLosses), study.rules.level
-    metrics = {word: prepare_metric(METRICS[word], arm) for word, (kind, _) in BUILT_IN.items()
-               if kind == arm.kind and METRICS[word].detail}
+    metrics = {
+        word: prepare_metric(METRICS[word], arm)
+        for word, (kind, _) in BUILT_IN.items()
+        if kind == arm.kind and METRICS[word].detail
+    }
     for row in study.select(part=part, slice=None, against=None):
-        if row.role == "level": metrics[row.key.metric] = row.value.metric
+        if row.role == "level":
+            metrics[row.key.metric] = row.value.metric
         if row.role not in ("lead", "rest") or name not in (BASELINE, row.key.candidate):
             continue
         d = row.value
@@ -658,70 +955,128 @@ def arm_section(study: Study, key: tuple[str, str], file=(None, None)) -> dict:
         value, ci = d.baseline if name == BASELINE else d.candidate, None
         if value is not None and not streamed and row.key[:2] in study.measured:
             own = prepare_metric(d.metric, arm)  # by itself: a pair shares its bins
-            if not own.of_pair: value = value_of(own, arm)
+            if not own.of_pair:
+                value = value_of(own, arm)
             ci = level_interval(own, arm, level)[0]
-        levels[row.key.metric] = {"title": d.title, "unit": d.unit, "value": value,
-                                  "ci": [ci.low, ci.high] if ci else None}
-    details = {word: asdict(detail) for word, metric in metrics.items()
-               if not streamed and (detail := detail_of(metric, arm, level))}
-    for word in levels.keys() & details.keys(): levels[word]["beside"] = details[word]["brief"]
-    return {"name": name, "part": part, "model": arm.model, "kind": arm.kind,
-            "n": len(arm), "data_id": arm.data_id, "file": file[0], "sha256": file[1],
-            "streamed": streamed, "levels": levels, "details": details,
-            "provenance": {k: v for k, v in arm.provenance.items() if k not in HIDDEN}}
+        levels[row.key.metric] = {
+            "title": d.title,
+            "unit": d.unit,
+            "value": value,
+            "ci": [ci.low, ci.high] if ci else None,
+        }
+    details = {
+        word: asdict(detail)
+        for word, metric in metrics.items()
+        if not streamed and (detail := detail_of(metric, arm, level))
+    }
+    for word in levels.keys() & details.keys():
+        levels[word]["beside"] = details[word]["brief"]
+    return {
+        "name": name,
+        "part": part,
+        "model": arm.model,
+        "kind": arm.kind,
+        "n": len(arm),
+        "data_id": arm.data_id,
+        "file": file[0],
+        "sha256": file[1],
+        "streamed": streamed,
+        "levels": levels,
+        "details": details,
+        "provenance": {k: v for k, v in arm.provenance.items() if k not in HIDDEN},
+    }
 
 # %% ../../nbs/report/05_build.ipynb #8a38428c
 def looks_section(study: Study) -> dict | None:
     "What was agreed on before the first look, every pair's looks, what the stop means."
-    if not study.looks: return None
+    if not study.looks:
+        return None
     pairs, leads, looks = [], [row.key[:2] for row in study.leading], study.looks
     said = stop_sentences({key: looks[key] for key in leads})
     if len(leads) < len(looks):
-        said.append("Changes that do not decide are described as they stood at the stop, "
-                    "without a claim.")
+        said.append(
+            "Changes that do not decide are described as they stood at the stop, "
+            "without a claim."
+        )
     for row in study.rows:
         text, mine = partial(change_text, d=row.value), looks[row.key[:2]]
-        rows = [{**asdict(look), "share": look.tokens / mine.total_tokens,
-                 "z": [z if math.isfinite(z) else None for z in look.z],
-                 "words": {"change": text(look.delta),
-                           "interval": span_text(look.low, look.high, row.value)}}
-                for look in mine.rows]
-        pairs.append({"candidate": row.key.candidate, "part": row.key.part,
-                      "decides": row.key[:2] in leads, **asdict(mine.design),
-                      "level": mine.level, "at": list(mine.at), "total": mine.total,
-                      "total_tokens": mine.total_tokens, "margin": mine.margin, "rows": rows,
-                      "decided": mine.decided, "tokens_saved": mine.saved})
+        rows = [
+            {
+                **asdict(look),
+                "share": look.tokens / mine.total_tokens,
+                "z": [z if math.isfinite(z) else None for z in look.z],
+                "words": {
+                    "change": text(look.delta),
+                    "interval": span_text(look.low, look.high, row.value),
+                },
+            }
+            for look in mine.rows
+        ]
+        pairs.append(
+            {
+                "candidate": row.key.candidate,
+                "part": row.key.part,
+                "decides": row.key[:2] in leads,
+                **asdict(mine.design),
+                "level": mine.level,
+                "at": list(mine.at),
+                "total": mine.total,
+                "total_tokens": mine.total_tokens,
+                "margin": mine.margin,
+                "rows": rows,
+                "decided": mine.decided,
+                "tokens_saved": mine.saved,
+            }
+        )
     return {"sentences": said, "pairs": pairs}
 
 # %% ../../nbs/report/05_build.ipynb #333d4c53
 SCHEMA = "invar_nb/report/2"
 CONVENTIONS = {
-    "weights": ("Models are the same where their weights have one digest, and config and "
-                "tokenizer agree.",),
-    "losses": ("Differences are candidate minus baseline; positive losses are worse.",
-               "Windows are weighted by their scored tokens; perplexity is exp of the mean "
-               "log-loss.",
-               "The bootstrap of dataset.windows in report.json takes windows for "
-               "independent."),
-    "answers": ("Differences are candidate minus baseline on the same examples, joined by id.",
-                "Shares of one model have Wilson intervals, differences of unclustered shares "
-                "Tango's, with the p-value that is dual to it.", "0/0 is no value, never 0."),
-    "scores": ("Differences are candidate minus baseline on the same examples, joined by id.",
-               "A score is a mean over examples; scores of 0 and 1 without clusters have "
-               "Tango's interval, with the p-value that is dual to it."),
-    "translations": ("Differences are candidate minus baseline on the same sentences.",
-                     "BLEU is a number from 0 to 1; papers print 100 times that. The "
-                     "interval leaves out one sentence at a time."),
-    "runs": ("Runs are paired by seed; the test is the paired t test with n - 1 degrees of "
-             "freedom, and the sign test where all seeds change by the same amount.",
-             "The word follows the evaluator's two thresholds."),
-    "family": ("Every interval is individual. A change that decides alone is judged by it; "
-               "in a family each kind of claim rests on p-values adjusted for all its "
-               "rows.",),
-    "bootstrap": ("The bootstrap gives the intervals and the p-values of no change; the "
-                  "p-values at a margin are those of the jackknife.",),
-    "family of runs": ("p-values are adjusted over the metrics of a candidate, then by Holm "
-                       "over the candidates.",)}
+    "weights": (
+        "Models are the same where their weights have one digest, and config and "
+        "tokenizer agree.",
+    ),
+    "losses": (
+        "Differences are candidate minus baseline; positive losses are worse.",
+        "Windows are weighted by their scored tokens; perplexity is exp of the mean log-loss.",
+        "The bootstrap of dataset.windows in report.json takes windows for independent.",
+    ),
+    "answers": (
+        "Differences are candidate minus baseline on the same examples, joined by id.",
+        "Shares of one model have Wilson intervals, differences of unclustered shares "
+        "Tango's, with the p-value that is dual to it.",
+        "0/0 is no value, never 0.",
+    ),
+    "scores": (
+        "Differences are candidate minus baseline on the same examples, joined by id.",
+        "A score is a mean over examples; scores of 0 and 1 without clusters have "
+        "Tango's interval, with the p-value that is dual to it.",
+    ),
+    "translations": (
+        "Differences are candidate minus baseline on the same sentences.",
+        "BLEU is a number from 0 to 1; papers print 100 times that. The "
+        "interval leaves out one sentence at a time.",
+    ),
+    "runs": (
+        "Runs are paired by seed; the test is the paired t test with n - 1 degrees of "
+        "freedom, and the sign test where all seeds change by the same amount.",
+        "The word follows the evaluator's two thresholds.",
+    ),
+    "family": (
+        "Every interval is individual. A change that decides alone is judged by it; "
+        "in a family each kind of claim rests on p-values adjusted for all its "
+        "rows.",
+    ),
+    "bootstrap": (
+        "The bootstrap gives the intervals and the p-values of no change; the "
+        "p-values at a margin are those of the jackknife.",
+    ),
+    "family of runs": (
+        "p-values are adjusted over the metrics of a candidate, then by Holm "
+        "over the candidates.",
+    ),
+}
 
 
 def signature_of(study: Study, version: str) -> str:
@@ -734,18 +1089,26 @@ def signature_of(study: Study, version: str) -> str:
         of = f"|candidates:{len(study.verdicts)}" * (len(study.verdicts) > 1)
         n = study.rows[0].value.n if study.rows else 0
         return f"{head}|runs{of}|metrics:{metrics}|n:{n}"
-    if study.is_same: return f"{head}|weights|candidates:{many}"
-    if not study.measured: return f"{head}|evaluate|{arm.kind}|n:{len(arm)}{recipe}"
+    if study.is_same:
+        return f"{head}|weights|candidates:{many}"
+    if not study.measured:
+        return f"{head}|evaluate|{arm.kind}|n:{len(arm)}{recipe}"
     row = study.row
-    if many > 1 or len(parts) > 1: line = (f"{head}|study|candidates:{many}|parts:{len(parts)}"
-                                           f"|metric:{row.key.metric}|level:{rules.level:g}")
+    if many > 1 or len(parts) > 1:
+        line = (
+            f"{head}|study|candidates:{many}|parts:{len(parts)}"
+            f"|metric:{row.key.metric}|level:{rules.level:g}"
+        )
     else:
         kind, _, digest = re.sub(r"[|\s]+", "_", arm.data_id).partition(":")
         data = (f"{kind}:{digest[:12]}" if digest else kind) or "unnamed"
         draws = f":{rules.replicates}@{rules.seed}" if rules.replicates else ""
-        line = (f"{head}|metric:{row.key.metric}{recipe}|method:{row.value.method}{draws}"
-                f"|units:{row.value.units}|level:{rules.level:g}|n:{row.value.n}|data:{data}")
-    if not study.looks: return line
+        line = (
+            f"{head}|metric:{row.key.metric}{recipe}|method:{row.value.method}{draws}"
+            f"|units:{row.value.units}|level:{rules.level:g}|n:{row.value.n}|data:{data}"
+        )
+    if not study.looks:
+        return line
     design = study.looks[row.key[:2]].design
     seen = max(len(looks.rows) for looks in study.looks.values())
     return f"{line}|look:{seen}/{design.looks}:{design.target}:{design.spending}@{design.seed}"
@@ -762,31 +1125,55 @@ def document_of(
     kinds = list(dict.fromkeys(arm.kind for arm in study.arms.values()))
     pairs = [pair_section(study, row) for row in study.rows if row.role == "lead"]
     deciding = {row.key.candidate for row in study.leading}
-    gates = [gate for pair in pairs if pair["candidate"] in deciding
-             for gate in (pair["gate"], pair["tail"]) if gate]
-    required = [required_gate(study, name) for name in sorted(deciding)
-                if rules.required in ("parts", "slices", "all")]
+    gates = [
+        gate
+        for pair in pairs
+        if pair["candidate"] in deciding
+        for gate in (pair["gate"], pair["tail"])
+        if gate
+    ]
+    required = [
+        required_gate(study, name)
+        for name in sorted(deciding)
+        if rules.required in ("parts", "slices", "all")
+    ]
     parts, stems = list(dict.fromkeys(part for _, part in study.arms)), arm_files(study.arms)
     shown = [row for row in study.rows if row.role != "contrast" or rules.contrasts]
     family = CONVENTIONS["family of runs" if study.verdicts else "family"]
-    if rules.method != "jackknife": family += CONVENTIONS["bootstrap"]
+    if rules.method != "jackknife":
+        family += CONVENTIONS["bootstrap"]
     lines = [line for kind in kinds for line in CONVENTIONS[kind] + family * (len(shown) > 1)]
     document = {
-        "schema": SCHEMA, "version": version, "headline": study.headline,
+        "schema": SCHEMA,
+        "version": version,
+        "headline": study.headline,
         "rationale": study.rationale if study.measured or study.verdicts else study.headline,
-        "claim": study.claim, "exit": exit_of(study, [*gates, *required]),
+        "claim": study.claim,
+        "exit": exit_of(study, [*gates, *required]),
         "rules": rules.to_dict(),
-        "rows": [row_section(row, taken and said) for row in shown
-                 for taken, said in [acceptance(study, row)]], "pairs": pairs,
+        "rows": [
+            row_section(row, taken and said)
+            for row in shown
+            for taken, said in [acceptance(study, row)]
+        ],
+        "pairs": pairs,
         "required": required,
-        "parts": [part_section(part, {name: arm for (name, p), arm in study.arms.items()
-                                      if p == part}) for part in parts],
-        "rankings": [r for part in (POOLED, *parts)
-                     if (r := ranking_section(study, part))],
+        "parts": [
+            part_section(
+                part, {name: arm for (name, p), arm in study.arms.items() if p == part}
+            )
+            for part in parts
+        ],
+        "rankings": [r for part in (POOLED, *parts) if (r := ranking_section(study, part))],
         "looks": looks_section(study),
-        "arms": {stems[key]: arm_section(study, key, files.get(key, (None, None)))
-                 for key in study.arms},
-        **source_fields(study, pairs), "doubts": find_doubts(study),
+        "arms": {
+            stems[key]: arm_section(study, key, files.get(key, (None, None)))
+            for key in study.arms
+        },
+        **source_fields(study, pairs),
+        "doubts": find_doubts(study),
         "warnings": find_warnings(study, pairs),
-        "conventions": list(dict.fromkeys(lines)), "signature": signature_of(study, version)}
+        "conventions": list(dict.fromkeys(lines)),
+        "signature": signature_of(study, version),
+    }
     return json.loads(canonical_json(document))

@@ -6,8 +6,8 @@
 __all__ = ['EXPORTS', 'deciding_rows', 'junit', 'bencher', 'benchmark_action']
 
 # %% ../../nbs/report/09_export.ipynb #exp02
-from collections.abc import Iterator, Mapping
 import json
+from collections.abc import Iterator, Mapping
 from xml.etree import ElementTree
 
 from .figures import visible
@@ -19,10 +19,15 @@ def deciding_rows(d: Mapping) -> Iterator[tuple[str, dict, list[float], str]]:
     chosen = {*d["rules"].get("deciding", ())}
     for row in rows_of(d, "pooled") or rows_of(d, "lead"):
         key, value = row["key"], row["value"]
-        if chosen and not chosen & {key["candidate"], key["part"]}: continue
+        if chosen and not chosen & {key["candidate"], key["part"]}:
+            continue
         shown, axis = axis_of(value)
-        yield visible(label_of(key)) or "candidate", row, [
-            shown(x) for x in (value["delta"], *value["ci"])], axis
+        yield (
+            visible(label_of(key)) or "candidate",
+            row,
+            [shown(x) for x in (value["delta"], *value["ci"])],
+            axis,
+        )
 
 # %% ../../nbs/report/09_export.ipynb #exp08
 def junit(d: Mapping) -> str:
@@ -36,19 +41,33 @@ def junit(d: Mapping) -> str:
         known = ElementTree.SubElement(one, "properties")
         for key, text in properties.items():
             ElementTree.SubElement(known, "property", name=key, value=str(text))
-        if state: ElementTree.SubElement(one, state, message=message).text = message
+        if state:
+            ElementTree.SubElement(one, state, message=message).text = message
+
     for name, row, (change, low, high), axis in deciding_rows(d):
         words, claim = row["words"], row["words"]["claim"]
         accepted = words.get("accepted", "")
         said = f"{claim}: {words['change']} ({words['interval']})"
         lost = fails * (row["claim"] == "regressed" and not accepted)
-        case(f"{name}: {row['value']['title']}", {
-            "claim": claim, "change": f"{change:.6g}", "low": f"{low:.6g}",
-            "high": f"{high:.6g}", "axis": axis, "accepted": accepted},
+        case(
+            f"{name}: {row['value']['title']}",
+            {
+                "claim": claim,
+                "change": f"{change:.6g}",
+                "low": f"{low:.6g}",
+                "high": f"{high:.6g}",
+                "axis": axis,
+                "accepted": accepted,
+            },
             lost or "skipped" * (claim == "inconclusive" or accepted != ""),
-            f"{said}. {rule['because']}" if lost else f"{said}{accepted and f', {accepted}'}")
-    case("gate", {"exit_code": rule["code"], "rule": rule["rule"]}, fails,
-         f"{d['headline']} {rule['because']}")
+            f"{said}. {rule['because']}" if lost else f"{said}{accepted and f', {accepted}'}",
+        )
+    case(
+        "gate",
+        {"exit_code": rule["code"], "rule": rule["rule"]},
+        fails,
+        f"{d['headline']} {rule['because']}",
+    )
     for count, tag in (("tests", "testcase"), ("failures", "failure"), ("skipped", "skipped")):
         suite.set(count, str(len([*suite.iter(tag)])))
     suite.set("errors", "0")
@@ -61,7 +80,10 @@ def bencher(d: Mapping) -> str:
     found = {}
     for name, _, (change, low, high), axis in deciding_rows(d):
         found.setdefault(name, {})[axis] = {
-            "value": change, "lower_value": low, "upper_value": high}
+            "value": change,
+            "lower_value": low,
+            "upper_value": high,
+        }
     return json.dumps(found, indent=1)
 
 
@@ -72,9 +94,15 @@ def benchmark_action(d: Mapping) -> str:
         worse = row["value"]["better"] == "higher"
         change, *ends = (-x for x in numbers) if worse else numbers
         what, _, unit = axis.replace("change", "loss" if worse else "change").partition(" [")
-        found.append({"name": f"{name}: {what}", "unit": unit.rstrip("]"), "value": change,
-                      "range": "{:.4g} to {:.4g}".format(*sorted(ends)),
-                      "extra": row["words"]["claim"]})
+        found.append(
+            {
+                "name": f"{name}: {what}",
+                "unit": unit.rstrip("]"),
+                "value": change,
+                "range": "{:.4g} to {:.4g}".format(*sorted(ends)),
+                "extra": row["words"]["claim"],
+            }
+        )
     return json.dumps(found, indent=1)
 
 

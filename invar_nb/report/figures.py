@@ -7,28 +7,39 @@ __all__ = ['COLOURS', 'UNSEEN', 'visible', 'markdown', 'show', 'percent', 'envir
            'interval_figure', 'changes_figure', 'reliability_figure', 'plan_figure', 'size_figure']
 
 # %% ../../nbs/report/00_figures.ipynb #9e5df161
-from collections.abc import Mapping, Sequence
-from functools import cache
 import math
 import re
+from collections.abc import Mapping, Sequence
+from functools import cache
 
 from ..foundations.interval import reach_of
 
 # %% ../../nbs/report/00_figures.ipynb #527d1874
-COLOURS = {name: f"var(--{name},{colour})" for name, colour in {
-    "ink": "#1f2328", "soft": "#5b6470", "worse": "#b93a08", "better": "#0369a1",
-    "band": "#e3ecf5", "rule": "#d9dde3"}.items()}
+COLOURS = {
+    name: f"var(--{name},{colour})"
+    for name, colour in {
+        "ink": "#1f2328",
+        "soft": "#5b6470",
+        "worse": "#b93a08",
+        "better": "#0369a1",
+        "band": "#e3ecf5",
+        "rule": "#d9dde3",
+    }.items()
+}
 
 
 UNSEEN = re.compile(  # letters and marks that show nothing, which Unicode calls printable
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
-    "\U000e0100-\U000e01ef]")
+    "\U000e0100-\U000e01ef]"
+)
 
 
 def visible(text: object) -> str:
     "The text with control characters and invisible marks as escapes."
-    seen = [c if c.isprintable() and not UNSEEN.match(c) else
-            c.encode("unicode_escape").decode() for c in str(text)]
+    seen = [
+        c if c.isprintable() and not UNSEEN.match(c) else c.encode("unicode_escape").decode()
+        for c in str(text)
+    ]
     return "".join(seen)
 
 
@@ -49,13 +60,15 @@ def show(value: object) -> str:
         return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"
     if isinstance(value, dict):
         return "; ".join(f"{name}: {show(part)}" for name, part in sorted(value.items()))
-    if isinstance(value, (list, tuple)): return ", ".join(map(show, value)) or "none"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(show, value)) or "none"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def percent(delta: float | None) -> str:
     "A change of the log-loss as the change of a perplexity."
-    if delta is None: return "-"
+    if delta is None:
+        return "-"
     change = 100 * math.expm1(min(delta, 700))
     return f"{change:+,.0f} %" if 1e3 <= change < 1e9 else f"{change:+.3g} %"
 
@@ -66,14 +79,21 @@ def environment(
 ):
     "The jinja2 environment of this package; an unknown name is an error."
     import jinja2
-    made = jinja2.Environment(loader=jinja2.PackageLoader("invar_nb.report"),
-                              autoescape=escape, undefined=jinja2.StrictUndefined,
-                              trim_blocks=True, lstrip_blocks=True)
-    made.filters.update(at="{:.2f}".format, ink=COLOURS.get,
-                        markdown=lambda x: markdown(show(x)),
-                        css=lambda x: '"%s"' % re.sub(
-                            r'["\\]', lambda m: f"\\{ord(m[0]):x} ", visible(x)),
-                        shown=lambda x: "\n".join(map(visible, show(x).split("\n"))))
+
+    made = jinja2.Environment(
+        loader=jinja2.PackageLoader("invar_nb.report"),
+        autoescape=escape,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(
+        at="{:.2f}".format,
+        ink=COLOURS.get,
+        markdown=lambda x: markdown(show(x)),
+        css=lambda x: '"%s"' % re.sub(r'["\\]', lambda m: f"\\{ord(m[0]):x} ", visible(x)),
+        shown=lambda x: "\n".join(map(visible, show(x).split("\n"))),
+    )
     return made
 
 # %% ../../nbs/report/00_figures.ipynb #4bc61fd2
@@ -88,17 +108,26 @@ def draw(
     marks: Sequence[Mapping],  # each with its kind: box, line, dot, text
     *,
     height: float,
-    title: str,                # what a screen reader says
+    title: str,  # what a screen reader says
     width: int = 420,
-    most: int = 520,           # widest on screen [px]; narrower screens scale it
+    most: int = 520,  # widest on screen [px]; narrower screens scale it
 ) -> Picture:
     "Marks as SVG: the same marks give the same text."
-    return Picture(environment(True).get_template("figure.svg.j2").render(
-        marks=marks, title=visible(title), width=width, height=f"{height:g}", most=most))
+    return Picture(
+        environment(True)
+        .get_template("figure.svg.j2")
+        .render(
+            marks=marks, title=visible(title), width=width, height=f"{height:g}", most=most
+        )
+    )
 
 
-def _box(x, y, w, h): return {"kind": "box", "x": x, "y": y, "w": w, "h": h, "c": "band"}
-def _dot(x, y, r, c="ink"): return {"kind": "dot", "x": x, "y": y, "r": r, "c": c}
+def _box(x, y, w, h):
+    return {"kind": "box", "x": x, "y": y, "w": w, "h": h, "c": "band"}
+
+
+def _dot(x, y, r, c="ink"):
+    return {"kind": "dot", "x": x, "y": y, "r": r, "c": c}
 
 
 def _line(x, y, x2, y2, c="ink", w=1.5, dash=""):
@@ -106,8 +135,15 @@ def _line(x, y, x2, y2, c="ink", w=1.5, dash=""):
 
 
 def _text(x, y, text, anchor="middle", c="soft", bold=False):
-    return {"kind": "text", "x": x, "y": y, "anchor": anchor, "text": text, "c": c,
-            "bold": bold}
+    return {
+        "kind": "text",
+        "x": x,
+        "y": y,
+        "anchor": anchor,
+        "text": text,
+        "c": c,
+        "bold": bold,
+    }
 
 # %% ../../nbs/report/00_figures.ipynb #f661f4fa
 _CLAIMS = {"regressed": "worse", "improved": "better"}
@@ -138,8 +174,11 @@ def _panel(forest: Mapping, start: float) -> tuple[list, float]:
     bars, margin, limit, zero = (forest[name] for name in ("bars", "margin", "limit", "zero"))
     reach = reach_of(bars, margin) if zero else math.inf
     inside = lambda value: min(max(value, -reach), reach)
-    ends = [*[0.0] * bool(zero), *(margin or ()), *(
-        inside(v) for bar in bars for v in bar[1:4] if v is not None)]
+    ends = [
+        *[0.0] * bool(zero),
+        *(margin or ()),
+        *(inside(v) for bar in bars for v in bar[1:4] if v is not None),
+    ]
     left, right, x = _axis(ends if limit is None else [*ends, limit], 14, 406)
     top, bottom = start + 22, start + 30 + 42 * len(bars)
     marks = [_text(x(0), start + 14, zero)] * bool(zero)
@@ -147,26 +186,37 @@ def _panel(forest: Mapping, start: float) -> tuple[list, float]:
         marks.append(_line(x(limit), top, x(limit), bottom, "worse", dash="5 4"))
     for i, (label, estimate, low, high, claim) in enumerate(bars):
         y, colour = top + 42 * i + 32, _CLAIMS.get(claim, "ink")
-        if margin: marks.append(_box(x(margin[0]), y - 9, x(margin[1]) - x(margin[0]), 18))
-        if zero: marks.append(_line(x(0), y - 9, x(0), y + 9, "soft", 1))
-        marks += [_text(14, y - 13, label, "start", colour, True),
-                  _line(x(inside(low)), y, x(inside(high)), y, colour, 4)]
+        if margin:
+            marks.append(_box(x(margin[0]), y - 9, x(margin[1]) - x(margin[0]), 18))
+        if zero:
+            marks.append(_line(x(0), y - 9, x(0), y + 9, "soft", 1))
+        marks += [
+            _text(14, y - 13, label, "start", colour, True),
+            _line(x(inside(low)), y, x(inside(high)), y, colour, 4),
+        ]
         if forest["words"]:
             marks.append(_text(406, y - 13, forest["words"][i], "end", colour))
         for end in (low, high):
             at, toward = x(inside(end)), math.copysign(6, end)
-            if inside(end) == end: marks.append(_line(at, y - 6, at, y + 6, colour, 2))
-            else: marks += [_line(at - toward, y + dy, at, y, colour, 2) for dy in (-6, 6)]
+            if inside(end) == end:
+                marks.append(_line(at, y - 6, at, y + 6, colour, 2))
+            else:
+                marks += [_line(at - toward, y + dy, at, y, colour, 2) for dy in (-6, 6)]
         if estimate is not None and inside(estimate) == estimate:
             marks.append(_dot(x(estimate), y, 5, colour))
-    marks += [_line(14, bottom, 406, bottom, "soft", 1),
-              _text(210, bottom + 36, forest["axis"])]
+    marks += [
+        _line(14, bottom, 406, bottom, "soft", 1),
+        _text(210, bottom + 36, forest["axis"]),
+    ]
     for t in ticks(left, right):
         name = f"{t:+g}" if t and zero else f"{t:g}"
         inset = 4 * len(name)  # half its width: the whole label stays in the picture
-        marks += [_line(x(t), bottom, x(t), bottom + 4, "soft", 1),
-                  _text(min(max(x(t), inset), 420 - inset), bottom + 18, name)]
-    if not (note := forest["note"]): return marks, bottom + 44
+        marks += [
+            _line(x(t), bottom, x(t), bottom + 4, "soft", 1),
+            _text(min(max(x(t), inset), 420 - inset), bottom + 18, name),
+        ]
+    if not (note := forest["note"]):
+        return marks, bottom + 44
     return [*marks, _text(210, bottom + 54, note)], bottom + 62
 
 # %% ../../nbs/report/00_figures.ipynb #ivfig1
@@ -174,31 +224,46 @@ def interval_figure(
     bars: Sequence[tuple],  # (label, estimate or None, low, high, claim), in the axis' unit
     *,
     margin: tuple[float, float] | None = None,  # its two ends, drawn as a band
-    limit: float | None = None,                 # of a gate, dashed
-    axis: str = "",                             # what the axis shows, with its unit
-    words: Sequence[str] = (),                  # at the right of each label
-    zero: str = "no change",                    # what 0 means; "": nothing
-    note: str = "",                             # below the axis
-    more: Sequence = (),                        # a `Forest` for each further unit
+    limit: float | None = None,  # of a gate, dashed
+    axis: str = "",  # what the axis shows, with its unit
+    words: Sequence[str] = (),  # at the right of each label
+    zero: str = "no change",  # what 0 means; "": nothing
+    note: str = "",  # below the axis
+    more: Sequence = (),  # a `Forest` for each further unit
 ) -> Picture:
     "Intervals against no change (0), the margin and a gate's limit; a far one has an arrow."
-    first = {"bars": bars, "margin": margin, "limit": limit, "axis": axis, "words": words,
-             "zero": zero, "note": note}
+    first = {
+        "bars": bars,
+        "margin": margin,
+        "limit": limit,
+        "axis": axis,
+        "words": words,
+        "zero": zero,
+        "note": note,
+    }
     marks, height, titles = [], 0, []
     for panel in (first, *map(vars, more)):
         drawn, height = _panel(panel, height)
         marks += drawn
-        ends = (f"{label}: {low:+.3g} to {high:+.3g}"
-                for label, _, low, high, _ in panel["bars"])
+        ends = (
+            f"{label}: {low:+.3g} to {high:+.3g}" for label, _, low, high, _ in panel["bars"]
+        )
         titles.append(f"{'; '.join(ends)}; {panel['axis']}")
-        if panel["note"]: titles[-1] += f"; {panel['note']}"
+        if panel["note"]:
+            titles[-1] += f"; {panel['note']}"
     return draw(marks, height=height, title=". ".join(titles))
 
 # %% ../../nbs/report/00_figures.ipynb #62bcd499
 def _grid(values, x, x2, y, names="{:g}".format):
     "Level lines with their values at the left."
-    return [mark for t in values for mark in (
-        _line(x, y(t), x2, y(t), "rule", 1), _text(x - 5, y(t) + 4, names(t), "end"))]
+    return [
+        mark
+        for t in values
+        for mark in (
+            _line(x, y(t), x2, y(t), "rule", 1),
+            _text(x - 5, y(t) + 4, names(t), "end"),
+        )
+    ]
 
 
 def changes_figure(
@@ -206,12 +271,15 @@ def changes_figure(
     mean: float,
     *,
     ends: tuple[float, float] | None = None,  # of its interval; None: windows
-    cut: int | None = None,   # first window of the final split
-    axis: str = "",           # what is drawn upwards, with its unit
+    cut: int | None = None,  # first window of the final split
+    axis: str = "",  # what is drawn upwards, with its unit
 ) -> Picture:
     "Change of every window in the order of the text, or of documents in rising order."
-    noun, most = ("windows in text order", 120) if ends is None else (
-        "documents, smallest change first", 150)
+    noun, most = (
+        ("windows in text order", 120)
+        if ends is None
+        else ("documents, smallest change first", 150)
+    )
     values = [float(x) for x in values] if ends is None else sorted(map(float, values))
     n, groups = len(values), min(len(values), most)
     at = [round(i * n / groups) for i in range(groups + 1)]
@@ -219,14 +287,23 @@ def changes_figure(
     means = [math.fsum(part) / len(part) for part in parts]
     low, high, y = _axis([0.0, *(values if ends is None else (*means, *ends))], 160, 10)
     marks = _grid(ticks(low, high, 4), 46, 410, y)
-    if ends: marks.insert(0, _box(46, y(ends[1]), 364, max(y(ends[0]) - y(ends[1]), 1)))
+    if ends:
+        marks.insert(0, _box(46, y(ends[1]), 364, max(y(ends[0]) - y(ends[1]), 1)))
     for i, (part, level) in enumerate(zip(parts, means, strict=True)):
         x, colour = 46 + (i + 0.5) * 364 / groups, "worse" if level > 0 else "better"
-        if ends: marks.append(_dot(x, y(level), 2, colour))
-        else: marks += [_line(x, y(max(part)), x, y(min(part)), "rule", 1),
-                        _line(x, y(0), x, y(level), colour, max(1, min(5, 250 / groups)))]
-    marks += [_line(46, y(0), 410, y(0)), _line(46, y(mean), 410, y(mean), w=1.2, dash="6 4"),
-              _text(210, 180, f"{noun}; dashed: mean"), _text(210, 198, axis)]
+        if ends:
+            marks.append(_dot(x, y(level), 2, colour))
+        else:
+            marks += [
+                _line(x, y(max(part)), x, y(min(part)), "rule", 1),
+                _line(x, y(0), x, y(level), colour, max(1, min(5, 250 / groups))),
+            ]
+    marks += [
+        _line(46, y(0), 410, y(0)),
+        _line(46, y(mean), 410, y(mean), w=1.2, dash="6 4"),
+        _text(210, 180, f"{noun}; dashed: mean"),
+        _text(210, 198, axis),
+    ]
     if cut is not None:
         x = 46 + 364 * cut / n
         marks.append(_line(x, 10, x, 160, "soft", 1, "2 3"))
@@ -245,26 +322,34 @@ def reliability_figure(
     marks.append(_line(x(0), y(0), x(1), y(1), "soft", 1, "5 4"))
     for n, confidence, accuracy in bins:
         colour, at = "worse" if accuracy < confidence else "better", x(confidence)
-        marks += [_line(at, y(confidence), at, y(accuracy), colour),
-                  _dot(at, y(accuracy), 2 + 9 * math.sqrt(n / total), colour)]
+        marks += [
+            _line(at, y(confidence), at, y(accuracy), colour),
+            _dot(at, y(accuracy), 2 + 9 * math.sqrt(n / total), colour),
+        ]
     marks.append(_text(171, 296, "accuracy (up), mean confidence (right)"))
-    return draw(marks, width=320, height=304, most=420,
-                title=f"Reliability of {total} answers in {len(bins)} bins")
+    return draw(
+        marks,
+        width=320,
+        height=304,
+        most=420,
+        title=f"Reliability of {total} answers in {len(bins)} bins",
+    )
 
 # %% ../../nbs/report/00_figures.ipynb #f0ed035e
 def _round_numbers(low, high):
     "1, 2 and 5 times powers of ten from low to high; few of them."
     values = [m * 10.0**k for k in range(math.floor(math.log10(low)), 13) for m in (1, 2, 5)]
     values = [t for t in values if low <= t <= high]
-    if len(values) < 7: return values
+    if len(values) < 7:
+        return values
     return [t for t in values if f"{t:e}"[0] == "1"] or values[:6]
 
 
 def plan_figure(
     rows: Sequence[tuple[float, float, float]],  # (size, half-width, smallest change), rising
     *,
-    planned: float,                  # size of the run
-    margin: float | None = None,     # dashed
+    planned: float,  # size of the run
+    margin: float | None = None,  # dashed
     available: float | None = None,  # size of the text
     what: str = "windows",
     unit: str = "%",
@@ -278,26 +363,40 @@ def plan_figure(
     y = lambda v: 200 - 160 * scale(v, low, high)
     marks = _grid(_round_numbers(low, high), 52, 402, y)
     marks += [_text(x(n), 218, f"{n:g}") for n in _round_numbers(left, right)]
-    if margin: marks.append(_line(52, y(margin), 402, y(margin), w=1, dash="5 4"))
+    if margin:
+        marks.append(_line(52, y(margin), 402, y(margin), w=1, dash="5 4"))
     for at, dash in ((planned, ""), (available, "2 3")):
-        if at and left <= at <= right: marks.append(_line(x(at), 40, x(at), 200, dash=dash))
+        if at and left <= at <= right:
+            marks.append(_line(x(at), 40, x(at), 200, dash=dash))
     for k, colour in ((1, "better"), (2, "worse")):
         for one, two in zip(rows[:-1], rows[1:], strict=True):
             marks.append(_line(x(one[0]), y(one[k]), x(two[0]), y(two[k]), colour, 2))
-    marks += [_text(52, 14, f"half-width [{unit}]", "start", "better", True),
-              _text(402, 14, f"smallest change found [{unit}]", "end", "worse", True),
-              _text(227, 32, "upright: planned" + ", dotted: all the text" * bool(available)
-                    + ", dashed: margin" * bool(margin)), _text(227, 238, what)]
-    return draw(marks, height=246, title=f"{planned:g} {what} planned; half-width "
-                f"{rows[0][1]:.3g} to {rows[-1][1]:.3g} {unit}")
+    marks += [
+        _text(52, 14, f"half-width [{unit}]", "start", "better", True),
+        _text(402, 14, f"smallest change found [{unit}]", "end", "worse", True),
+        _text(
+            227,
+            32,
+            "upright: planned"
+            + ", dotted: all the text" * bool(available)
+            + ", dashed: margin" * bool(margin),
+        ),
+        _text(227, 238, what),
+    ]
+    return draw(
+        marks,
+        height=246,
+        title=f"{planned:g} {what} planned; half-width "
+        f"{rows[0][1]:.3g} to {rows[-1][1]:.3g} {unit}",
+    )
 
 # %% ../../nbs/report/00_figures.ipynb #4c07d97c
 def size_figure(
     rows: Sequence[tuple],  # (label, size, estimate, low, high, claim)
     *,
     margin: tuple[float, float] | None = None,  # drawn as a band
-    axis: str = "",                             # what is drawn upwards, with its unit
-    size: str = "",                             # what is drawn to the right
+    axis: str = "",  # what is drawn upwards, with its unit
+    size: str = "",  # what is drawn to the right
 ) -> Picture:
     "Change with its interval against the size of each candidate; a far one at the edge."
     reach = reach_of([(row[0], *row[2:]) for row in rows], margin)
@@ -312,20 +411,24 @@ def size_figure(
     marks.append(_line(60, y(0), 406, y(0), "soft", 1))
     for label, at, estimate, down, up, claim in rows:
         colour, turned = _CLAIMS.get(claim, "ink"), x(at) > 252
-        if inside(estimate) != estimate: label += f" {estimate:+.3g}"
+        if inside(estimate) != estimate:
+            label += f" {estimate:+.3g}"
         down, estimate, up = map(inside, (down, estimate, up))
         edge = x(at) - 9 if turned else x(at) + 9
         start = edge - 7.2 * len(label) * turned
         beside = y(estimate) - 9 * (abs(y(estimate) - y(0)) < 9)  # not on the line of 0
         for shift in (0, -14, 14, -28, 28, -42, 42, -56, 56):
             height, stop = beside + shift, start + 7.2 * len(label)
-            if not any(start < b and a < stop and abs(height - h) < 14
-                       for a, b, h in taken): break
+            if not any(start < b and a < stop and abs(height - h) < 14 for a, b, h in taken):
+                break
         taken.append((start, stop, height))
-        if shift: marks.append(_line(x(at), y(estimate), edge, height, "soft", 1))
-        marks += [_text(edge, height + 4, label, "end" if turned else "start"),
-                  _line(x(at), y(down), x(at), y(up), colour, 3),
-                  _dot(x(at), y(estimate), 5, colour)]
+        if shift:
+            marks.append(_line(x(at), y(estimate), edge, height, "soft", 1))
+        marks += [
+            _text(edge, height + 4, label, "end" if turned else "start"),
+            _line(x(at), y(down), x(at), y(up), colour, 3),
+            _dot(x(at), y(estimate), 5, colour),
+        ]
     marks += [_text(x(t), 264, f"{t:g}") for t in ticks(left, right, 5)]
     marks += [_text(233, 284, size), _text(14, 14, axis, "start")]
     title = "; ".join(f"{row[0]}: {row[2]:+.3g} at {row[1]:g}" for row in rows)

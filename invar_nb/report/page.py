@@ -15,11 +15,11 @@ __all__ = ['COLUMNS', 'SHARES', 'MOST_BARS', 'show_p', 'rows_of', 'label_of', 't
            'render_markdown', 'units_text']
 
 # %% ../../nbs/report/02_page.ipynb #9b047c71
+import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-import math
-import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -34,9 +34,17 @@ from ..comparison.units import FEWEST, counted, noun_of
 from ..comparison.verdict import WITHIN
 from ..foundations.interval import Forest, confidence_text
 from ..metrics.metric import BUILT_IN
-from .figures import (Picture, changes_figure, environment,
-                                     interval_figure, percent, reliability_figure, show,
-                                     size_figure, visible)
+from invar_nb.report.figures import (
+    Picture,
+    changes_figure,
+    environment,
+    interval_figure,
+    percent,
+    reliability_figure,
+    show,
+    size_figure,
+    visible,
+)
 from .policy import find_splits
 from ..statistics.planning import Pilot, chance_of_claim, detectable
 from ..statistics.proportions import tango_detectable, tango_power
@@ -86,7 +94,8 @@ def p_of_claim(row: Mapping) -> str:
 
 
 COLUMNS = {  # head of a column -> its cell in a row
-    "": title_of_row, "against": lambda row: row["key"]["against"],
+    "": title_of_row,
+    "against": lambda row: row["key"]["against"],
     "claim": claim_text,
     "claim, marked": lambda row: f"{row['words']['claim']}{mark_of(row)}",
     "n": lambda row: row["value"]["n"],
@@ -100,7 +109,8 @@ COLUMNS = {  # head of a column -> its cell in a row
     "baseline": lambda row: row["value"]["baseline"],
     "candidate": lambda row: row["value"]["candidate"],
     "noise floor": lambda row: row["floor"],
-    "the edit": lambda row: "below" if abs(row["value"]["delta"]) <= row["floor"] else "above"}
+    "the edit": lambda row: "below" if abs(row["value"]["delta"]) <= row["floor"] else "above",
+}
 
 
 def dense(cells: list[list], columns: list[str]) -> list[list]:
@@ -141,33 +151,43 @@ def cells_of_row(row: Mapping, name: str) -> dict[str, str]:
     shown = lambda x: "" if x is None else f"{scale * x:{digits}}"
     low, _, high = bare(words["interval"]).replace("+", "").partition(" to ")
     beside = {"difference": difference_text(value)} if value["units"] == "seeds" else {}
-    return {**beside, "name": name, "before": shown(value["baseline"]), "after": shown(
-                value["candidate"] if value["baseline"] is not None else None),
-            "change": bare(words["change"]), "low": low if high else "", "high": high,
-            "unit": unit, "claim": words["claim"] + mark_of(row)}
+    return {
+        **beside,
+        "name": name,
+        "before": shown(value["baseline"]),
+        "after": shown(value["candidate"] if value["baseline"] is not None else None),
+        "change": bare(words["change"]),
+        "low": low if high else "",
+        "high": high,
+        "unit": unit,
+        "claim": words["claim"] + mark_of(row),
+    }
 
 
 def shorten(name: str, most: int) -> str:
     "A name with its middle left out where it is longer."
-    if len(name) <= most: return name
+    if len(name) <= most:
+        return name
     head = (most - 2) * 2 // 3
-    return f"{name[:head]}..{name[len(name) - (most - 2 - head):]}"
+    return f"{name[:head]}..{name[len(name) - (most - 2 - head) :]}"
 
 # %% ../../nbs/report/02_page.ipynb #c0ffee07
 def rows_forest(value: Mapping, margin: float, bars: list, limit=None) -> Forest:
     "(label, delta, ends, claim, words) of each bar, on the axis of the metric of `value`."
     shown, axis = axis_of(value)
     band = (shown(-margin), shown(margin)) if margin else None
-    rows = [(shorten(label, 26), shown(delta), *map(shown, ends), claim)
-            for label, delta, ends, claim, _ in bars]
-    return Forest(bars=rows, margin=band, limit=limit, axis=axis,
-                  words=[bar[-1] for bar in bars])
+    rows = [
+        (shorten(label, 26), shown(delta), *map(shown, ends), claim)
+        for label, delta, ends, claim, _ in bars
+    ]
+    return Forest(
+        bars=rows, margin=band, limit=limit, axis=axis, words=[bar[-1] for bar in bars]
+    )
 
 
 def draw_rows(value: Mapping, margin: float, bars: list, limit=None) -> Picture:
     "The same as a picture."
     return interval_figure(**vars(rows_forest(value, margin, bars, limit)))
-
 
 # %% ../../nbs/report/02_page.ipynb #lvfor1
 MOST_BARS = 20  # of a figure
@@ -176,7 +196,8 @@ MOST_BARS = 20  # of a figure
 def left_out_note(rows: Sequence[Mapping], shown: int) -> str:
     "How many rows a figure leaves out, and of which claim; `rows`: the shown ones first."
     hidden = rows[shown:]
-    if not hidden: return ""
+    if not hidden:
+        return ""
     counts = Counter(row["words"].get("claim") for row in hidden)
     of = ", ".join(f"{n} {word}" for word, n in counts.items() if word)
     return f"{len(hidden)} of {len(rows)} rows not shown{of and f': {of}'}."
@@ -187,10 +208,25 @@ def levels_forest(d: Mapping) -> Forest | None:
     rows = [row for row in rows_of(d, "level") if row["value"]["ci"]]
     first = rows and rows[0]["value"]
     rows = [row for row in rows if row["value"]["title"] == first["title"]]
-    bars = [(shorten(label_of({**row["key"], "candidate": "candidate"}) or first["title"], 26),
-             row["value"]["value"], *row["value"]["ci"], None) for row in rows]
-    return Forest(bars=bars[:MOST_BARS], axis=first["title"], zero="",
-                  note=left_out_note(rows, MOST_BARS)) if rows else None
+    bars = [
+        (
+            shorten(label_of({**row["key"], "candidate": "candidate"}) or first["title"], 26),
+            row["value"]["value"],
+            *row["value"]["ci"],
+            None,
+        )
+        for row in rows
+    ]
+    return (
+        Forest(
+            bars=bars[:MOST_BARS],
+            axis=first["title"],
+            zero="",
+            note=left_out_note(rows, MOST_BARS),
+        )
+        if rows
+        else None
+    )
 
 # %% ../../nbs/report/02_page.ipynb #ansf1
 def urgency(row: Mapping) -> tuple:
@@ -205,10 +241,18 @@ def urgency(row: Mapping) -> tuple:
 def figure_rows(d: Mapping) -> list[dict]:
     "The rows of the figure: what made the exit code, then those that lead."
     order = {(r["part"], name): i for r in d["rankings"] for i, name in enumerate(r["order"])}
-    leads = sorted(rows_of(d, "lead"), key=lambda row: (
-        row["key"]["part"], order.get((row["key"]["part"], row["key"]["candidate"]), 0)))
-    lost = [row for row in rows_of(d, "rest") if row["claim"] == "regressed"
-            and d["exit"]["rule"] == "secondary_regressed"]
+    leads = sorted(
+        rows_of(d, "lead"),
+        key=lambda row: (
+            row["key"]["part"],
+            order.get((row["key"]["part"], row["key"]["candidate"]), 0),
+        ),
+    )
+    lost = [
+        row
+        for row in rows_of(d, "rest")
+        if row["claim"] == "regressed" and d["exit"]["rule"] == "secondary_regressed"
+    ]
     rows = [*sorted(lost, key=urgency)[:5], *rows_of(d, "pooled"), *leads]
     return [row for row in rows if row["words"]["interval"] != "-"]
 
@@ -228,36 +272,53 @@ def panel_forest(rows: Sequence[Mapping], gate: Mapping | None) -> Forest:
 
     def bar(row):
         label = name(row) or value["title"]
-        return (label, row["value"]["delta"], row["value"]["ci"],
-                "noise" if row["role"] == "control" else row["claim"],
-                "{change} ({low} to {high})".format(**cells_of_row(row, label)))
+        return (
+            label,
+            row["value"]["delta"],
+            row["value"]["ci"],
+            "noise" if row["role"] == "control" else row["claim"],
+            "{change} ({low} to {high})".format(**cells_of_row(row, label)),
+        )
+
     bars = [bar(row) for row in rows]
     limit = gate and value["scale"] == "log" and 100 * (gate["limit"] - 1) or None
     forest = rows_forest(value, rows[0]["margin"], bars, limit)
-    if len(titles) == 1: return forest
+    if len(titles) == 1:
+        return forest
     return replace(forest, axis=f"change [{forest.axis.rpartition('[')[2]}")
 
 # %% ../../nbs/report/02_page.ipynb #ansf2
 def answer_forest(d: Mapping) -> Forest | None:
     "The rows that decide against their margins, a panel a unit, and where asked for the gate."
     rows = figure_rows(d)
-    if not rows: return None if d["pairs"] else levels_forest(d)
+    if not rows:
+        return None if d["pairs"] else levels_forest(d)
     chosen = {*d["rules"].get("deciding", ())}
     decides = lambda row: not chosen or bool(chosen & {*row["key"].values()})
     ranked = sorted(rows, key=lambda row: (not decides(row), urgency(row)))
     note = left_out_note(ranked, MOST_BARS)
-    if note: rows = ranked[:MOST_BARS]  # else as the table has them
+    if note:
+        rows = ranked[:MOST_BARS]  # else as the table has them
     panels = {}
-    for row in ranked[:MOST_BARS]: panels[panel_of(row)] = []  # the worst one first
-    for row in rows: panels[panel_of(row)].append(row)
+    for row in ranked[:MOST_BARS]:
+        panels[panel_of(row)] = []  # the worst one first
+    for row in rows:
+        panels[panel_of(row)].append(row)
     for row in rows_of(d, "control"):
-        beside = [panel for panel in panels.values() if not row["key"]["slice"] and any(
-            row["value"]["metric"] == other["value"]["metric"] for other in panel)]
-        for panel in beside: panel.append({**row, "key": {
-            "candidate": "scored twice", "part": "", "slice": None}})
+        beside = [
+            panel
+            for panel in panels.values()
+            if not row["key"]["slice"]
+            and any(row["value"]["metric"] == other["value"]["metric"] for other in panel)
+        ]
+        for panel in beside:
+            panel.append(
+                {**row, "key": {"candidate": "scored twice", "part": "", "slice": None}}
+            )
     gate = next((pair["gate"] for pair in d["pairs"] if pair["gate"]), None)
     first, *more = (panel_forest(panel, gate) for panel in panels.values())
-    if more: more[-1] = replace(more[-1], note=note)
+    if more:
+        more[-1] = replace(more[-1], note=note)
     return replace(first, more=more, note="" if more else note)
 
 
@@ -269,17 +330,25 @@ def interval_picture(d: Mapping) -> Picture | None:
 # %% ../../nbs/report/02_page.ipynb #f3c25bde
 def leads_of(d: Mapping, ranking: Mapping) -> dict[str, dict]:
     "The leading rows of the candidates of one part, the best estimate first."
-    rows = {row["key"]["candidate"]: row for row in rows_of(d, "lead", "pooled")
-            if row["key"]["part"] == ranking["part"]}
+    rows = {
+        row["key"]["candidate"]: row
+        for row in rows_of(d, "lead", "pooled")
+        if row["key"]["part"] == ranking["part"]
+    }
     return {name: rows[name] for name in ranking["order"]}
 
 
 def size_text(value: float | None, unit: str) -> str:
     "The size of a model: 1.25 GB, or 6.25 bits per weight."
-    if value is None: return show(value)
-    if unit != "bytes": return f"{show(value)} {unit}"
-    scale, of = next((u, n) for u, n in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B"))
-                     if value >= u or u == 1)
+    if value is None:
+        return show(value)
+    if unit != "bytes":
+        return f"{show(value)} {unit}"
+    scale, of = next(
+        (u, n)
+        for u, n in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B"))
+        if value >= u or u == 1
+    )
     return f"{value / scale:.3g} {of}"
 
 
@@ -289,26 +358,54 @@ def ranking_table(d: Mapping, ranking: Mapping) -> list[list[str]]:
     letter = lambda i: "abcdefghijklmnopqrstuvwxyz"[i] if i < 26 else f"({i + 1})"
 
     def size(name):
-        if unit is None: return []
+        if unit is None:
+            return []
         return [size_text(ranking["sizes"].get(name), unit).removesuffix(f" {unit}")]
+
     first = leads[ranking["order"][0]]["value"]
-    levels = sorted({f"{confidence_text(row['value']['level'], 4)} %"
-                     for row in leads.values()})
+    levels = sorted(
+        {f"{confidence_text(row['value']['level'], 4)} %" for row in leads.values()}
+    )
     tested = ["adjusted p"] * bool(ranking["groups"] or ranking["may_be_best"])
     lettered = ["group"] * bool(ranking["groups"])
-    table = [["candidate", *([unit.replace("bytes", "size")] if unit else []), first["title"],
-              "change", f"{' or '.join(levels)} CI", *tested, "claim",
-              *lettered, *["best?"] * len(tested)]]
-    if unit: table.append(["baseline", *size("baseline"), show(first["baseline"]),
-                           *["-"] * (len(table[0]) - 3)])
+    table = [
+        [
+            "candidate",
+            *([unit.replace("bytes", "size")] if unit else []),
+            first["title"],
+            "change",
+            f"{' or '.join(levels)} CI",
+            *tested,
+            "claim",
+            *lettered,
+            *["best?"] * len(tested),
+        ]
+    ]
+    if unit:
+        table.append(
+            [
+                "baseline",
+                *size("baseline"),
+                show(first["baseline"]),
+                *["-"] * (len(table[0]) - 3),
+            ]
+        )
     columns = ("candidate", "change", "confidence interval", *tested, "claim, marked")
-    for (name, row), cells in zip(leads.items(), cells_of(leads.values(), columns),
-                                  strict=True):
+    for (name, row), cells in zip(
+        leads.items(), cells_of(leads.values(), columns), strict=True
+    ):
         groups = [letter(i) for i, g in enumerate(ranking["groups"]) if name in g]
         p, alpha = ranking["may_be_best"].get(name), round(1 - row["value"]["level"], 12)
         mcb = "-" if p is None else "yes" if p > alpha else "no"
-        table.append([name, *size(name), *map(show, cells),
-                      *["".join(groups)] * len(lettered), *[mcb] * len(tested)])
+        table.append(
+            [
+                name,
+                *size(name),
+                *map(show, cells),
+                *["".join(groups)] * len(lettered),
+                *[mcb] * len(tested),
+            ]
+        )
     return table
 
 # %% ../../nbs/report/02_page.ipynb #rankpic
@@ -325,47 +422,79 @@ def size_picture(d: Mapping, ranking: Mapping) -> Picture | None:
     first = next(iter(rows.values()))
     (shown, axis), margin = axis_of(first["value"]), first["margin"]
     return size_figure(
-        [(name, sizes[name] / scale, shown(row["value"]["delta"]),
-          *map(shown, row["value"]["ci"]), row["claim"]) for name, row in rows.items()],
-        margin=(shown(-margin), shown(margin)) if margin else None, axis=axis, size=size)
+        [
+            (
+                name,
+                sizes[name] / scale,
+                shown(row["value"]["delta"]),
+                *map(shown, row["value"]["ci"]),
+                row["claim"],
+            )
+            for name, row in rows.items()
+        ],
+        margin=(shown(-margin), shown(margin)) if margin else None,
+        axis=axis,
+        size=size,
+    )
 
 
 def choice_lines(d: Mapping, ranking: Mapping) -> list[str]:
     "The smallest candidate that is good enough, and the best within the budget."
-    unit, lines, flips = ranking["size_unit"], [], {row["key"]["candidate"]: row["words"][
-        "change"] for row in rows_of(d, "rest") if row["value"]["metric"] == "top1_changed"
-        and row["key"]["part"] == ranking["part"] and not row["key"]["slice"]}
+    unit, lines, flips = (
+        ranking["size_unit"],
+        [],
+        {
+            row["key"]["candidate"]: row["words"]["change"]
+            for row in rows_of(d, "rest")
+            if row["value"]["metric"] == "top1_changed"
+            and row["key"]["part"] == ranking["part"]
+            and not row["key"]["slice"]
+        },
+    )
     size = lambda name: size_text(ranking["sizes"][name], unit)
     if name := ranking["smallest"]:
-        more = f"; {flips[name].lstrip('+').replace('points', '%')} of first choices changed" \
-            if name in flips else ""
+        more = (
+            f"; {flips[name].lstrip('+').replace('points', '%')} of first choices changed"
+            if name in flips
+            else ""
+        )
         lines.append(f"Smallest that is not worse: {name} ({size(name)}{more}).")
     budget = d["rules"].get("budget")
     if name := ranking["fits"]:
         words = leads_of(d, ranking)[name]["words"]
-        lines.append(f"Best within {size_text(budget, unit)}: {name} ({size(name)}), "
-                     f"{words['claim']}, {words['change']}.")
+        lines.append(
+            f"Best within {size_text(budget, unit)}: {name} ({size(name)}), "
+            f"{words['claim']}, {words['change']}."
+        )
     elif budget is not None:
         asked = budget_unit(budget)
-        lines.append(f"None within {size_text(budget, asked)} is good enough." if asked == unit
-                     else f"The budget of {size_text(budget, asked)} was not applied: no size "
-                     f"is known in {asked}.")
+        lines.append(
+            f"None within {size_text(budget, asked)} is good enough."
+            if asked == unit
+            else f"The budget of {size_text(budget, asked)} was not applied: no size "
+            f"is known in {asked}."
+        )
     return lines
 
 
 def ranking_lines(d: Mapping, ranking: Mapping) -> list[str]:
     "What the mark at a claim means, where one has it, and what letters do."
-    marked = [f"{name} {row['alone']}" for name, row in leads_of(d, ranking).items()
-              if mark_of(row)]
+    marked = [
+        f"{name} {row['alone']}" for name, row in leads_of(d, ranking).items() if mark_of(row)
+    ]
     lines = [f"* Alone, its interval would say: {', '.join(marked)}."] * bool(marked)
     if ranking["groups"]:
         lines.append("Candidates with a letter in common are not distinguished.")
     elif ranking["may_be_best"]:
-        lines.append("Each candidate was compared with the best of the others alone; "
-                     "contrasts = true under [rules] of a study file compares every two.")
+        lines.append(
+            "Each candidate was compared with the best of the others alone; "
+            "contrasts = true under [rules] of a study file compares every two."
+        )
     if ranking["may_be_best"]:
-        lines.append("best? says no where another candidate is shown to be better. Each is "
-                     "asked by itself: of equally good ones, one may get a no by chance.")
+        lines.append(
+            "best? says no where another candidate is shown to be better. Each is "
+            "asked by itself: of equally good ones, one may get a no by chance."
+        )
     return lines
 
 # %% ../../nbs/report/02_page.ipynb #59612392
@@ -374,72 +503,114 @@ def fact_lines(d: Mapping) -> tuple[list[str], list[str]]:
     about = {}
     for pair in d["pairs"]:
         about.setdefault(pair["facts"]["sentence"], []).append(label_of(pair))
-    lines = [line if len(labels) == len(d["pairs"]) else f"{'; '.join(labels)}: {line}"
-             for line, labels in about.items() if line]
-    return lines, list(dict.fromkeys(
-        line for pair in d["pairs"] for line in pair["facts"]["details"]))
+    lines = [
+        line if len(labels) == len(d["pairs"]) else f"{'; '.join(labels)}: {line}"
+        for line, labels in about.items()
+        if line
+    ]
+    return lines, list(
+        dict.fromkeys(line for pair in d["pairs"] for line in pair["facts"]["details"])
+    )
 
 
 def noise_lines(d: Mapping) -> list[str]:
     "What a baseline that was scored twice says, beside the edit, one line a metric."
-    settings = ("dtype", "device", "batch_tokens", "order", "attention", "torch",
-                "transformers")
+    settings = (
+        "dtype",
+        "device",
+        "batch_tokens",
+        "order",
+        "attention",
+        "torch",
+        "transformers",
+    )
     records = {(arm["name"], arm["part"]): arm["provenance"] for arm in d["arms"].values()}
-    leads = {(row["key"]["part"], row["value"]["metric"]): row
-             for row in reversed(rows_of(d, "lead"))}
+    leads = {
+        (row["key"]["part"], row["value"]["metric"]): row
+        for row in reversed(rows_of(d, "lead"))
+    }
     lines = []
     for control in rows_of(d, "control"):
         part, value = control["key"]["part"], control["value"]
         lead = leads.get((part, value["metric"]))
-        if lead is None or control["key"]["slice"]: continue
+        if lead is None or control["key"]["slice"]:
+            continue
         once, twice = (records[name, part] for name in ("baseline", "control"))
-        differ = [(name.replace("_", " "), once.get(name), twice.get(name))
-                  for name in settings if once.get(name) != twice.get(name)]
-        how = "; ".join(f"{name} {'usual' if a is None else a} and {b}"
-                        for name, a, b in differ) or "the same settings"
+        differ = [
+            (name.replace("_", " "), once.get(name), twice.get(name))
+            for name in settings
+            if once.get(name) != twice.get(name)
+        ]
+        how = (
+            "; ".join(f"{name} {'usual' if a is None else a} and {b}" for name, a, b in differ)
+            or "the same settings"
+        )
         below = abs(lead["value"]["delta"]) <= lead["floor"]
         lines.append(
             f"The baseline scored twice ({how}): {value['title']} "
             f"{control['words']['change']} ({confidence_text(value['level'])} % CI "
             f"{control['words']['interval']}). The change made by the edit is "
-            f"{'below' if below else 'larger than'} this numerical noise.")
+            f"{'below' if below else 'larger than'} this numerical noise."
+        )
     return lines
 
 # %% ../../nbs/report/02_page.ipynb #fam1
 def level_text(d: Mapping) -> str:
     "Why intervals have another level than was asked for; '' where they have not."
     asked = d["rules"].get("level", 0.95)
-    own = sorted({confidence_text(row["value"]["level"], 4)
-                  for row in rows_of(d, "lead", "rest")
-                  if row["value"]["level"] != asked})
-    return own and (f" Each is at {' or '.join(own)} %, so that all of them hold together at "
-                    f"{100 * asked:.4g} %.") or ""
+    own = sorted(
+        {
+            confidence_text(row["value"]["level"], 4)
+            for row in rows_of(d, "lead", "rest")
+            if row["value"]["level"] != asked
+        }
+    )
+    return (
+        own
+        and (
+            f" Each is at {' or '.join(own)} %, so that all of them hold together at "
+            f"{100 * asked:.4g} %."
+        )
+        or ""
+    )
 
 
 def families_text(d: Mapping) -> str:
     "Which numbers form a family."
-    if {part["kind"] for part in d["parts"]} == {"runs"}: return (
-        "The p-values are adjusted over the metrics of a candidate, then by Holm over the "
-        f"candidates; the intervals hold together.{level_text(d)}")
-    if d["looks"]: return (
-        "The deciding change is judged by its repeated intervals, which hold together at all "
-                           "looks.")
-    names, parts = ({row["key"][name] for row in rows_of(d, "lead")}
-                    for name in ("candidate", "part"))
+    if {part["kind"] for part in d["parts"]} == {"runs"}:
+        return (
+            "The p-values are adjusted over the metrics of a candidate, then by Holm over the "
+            f"candidates; the intervals hold together.{level_text(d)}"
+        )
+    if d["looks"]:
+        return (
+            "The deciding change is judged by its repeated intervals, which hold together at all "
+            "looks."
+        )
+    names, parts = (
+        {row["key"][name] for row in rows_of(d, "lead")} for name in ("candidate", "part")
+    )
     first = "The deciding change is judged by its own interval."
-    if len(parts) > 1: first = "The parts are one family, adjusted by Holm."
-    if len(names) > 1: first = "The candidates are one family; their p-values step down."
-    if len(names) > 1 < len(parts): first = (
-        "The candidates of a part are one family, whose p-values step down; Holm adjusts over "
-        "the parts.")
-    if d["rules"].get("deciding"): first = f"Decided by {show(d['rules']['deciding'])}."
+    if len(parts) > 1:
+        first = "The parts are one family, adjusted by Holm."
+    if len(names) > 1:
+        first = "The candidates are one family; their p-values step down."
+    if len(names) > 1 < len(parts):
+        first = (
+            "The candidates of a part are one family, whose p-values step down; Holm adjusts over "
+            "the parts."
+        )
+    if d["rules"].get("deciding"):
+        first = f"Decided by {show(d['rules']['deciding'])}."
     rest = "All other metrics and slices are"
     if rows_of(d, "pooled"):
         first = "The pooled change decides."
         rest = "The texts, all other metrics and slices are"
-    return (f"{first} {rest} one family, adjusted by Holm. Each interval is individual; a "
-            "claim within a family rests on adjusted p-values and is marked where the "
-            "interval alone would say something else.")
+    return (
+        f"{first} {rest} one family, adjusted by Holm. Each interval is individual; a "
+        "claim within a family rests on adjusted p-values and is marked where the "
+        "interval alone would say something else."
+    )
 
 # %% ../../nbs/report/02_page.ipynb #powr1
 def pilot_of(value: Mapping) -> Pilot:
@@ -470,7 +641,6 @@ def smallest_found(value: Mapping) -> float | None:
         return tango_detectable(n, discordance_of(value), level=level)
     return detectable(pilot_of(value), n, level=level)
 
-
 # %% ../../nbs/report/02_page.ipynb #rulec
 def has_known_rates(value: Mapping) -> bool:
     "Whether the errors of a row are tabulated by its effective units."
@@ -479,7 +649,8 @@ def has_known_rates(value: Mapping) -> bool:
 
 def rate_text(values: Sequence[Mapping], alpha: float) -> str:
     "`up to 13 of 100`: wrong claims where few units carry it all; `more` where unknown."
-    if round(alpha, 12) > 0.05 or not all(map(has_known_rates, values)): return "more"
+    if round(alpha, 12) > 0.05 or not all(map(has_known_rates, values)):
+        return "more"
     rate = rate_if_few(len(values), min(value["units_eff"] for value in values))
     return f"up to {100 * rate:.0f} of 100"
 
@@ -487,12 +658,15 @@ def rate_text(values: Sequence[Mapping], alpha: float) -> str:
 def rates_of_one(row: Mapping, even: str, few: str) -> str:
     "How often a single comparison errs, and how often it finds a loss of the margin."
     value, margin, alpha = row["value"], row["margin"], 1 - row["value"]["level"]
-    line = f"an edit without effect is called regressed in about {50 * alpha:.2g} of 100 " \
-           "comparisons"
+    line = (
+        f"an edit without effect is called regressed in about {50 * alpha:.2g} of 100 "
+        "comparisons"
+    )
     if margin > 0 and value["standard_error"] > 0:
         found = chance_to_find(value, margin)
         line += f", and one that is worse by the margin is found in about {100 * found:.0f}"
-    if not few: return f"A{line[1:]}."
+    if not few:
+        return f"A{line[1:]}."
     rate = rate_text([value], alpha)
     return f"{even}{line}; {few}, an edit without effect is called regressed in {rate}."
 
@@ -500,9 +674,12 @@ def rates_of_one(row: Mapping, even: str, few: str) -> str:
 def rates_of_several(rows: Sequence[Mapping], even: str, few: str) -> str:
     "How often some row of several errs."
     alpha = 1 - rows[0]["value"]["level"]
-    line = f"at most {100 * alpha:.2g} of 100 such reports call any edit without effect " \
-           "changed, or any edit as large as the margin equivalent"
-    if not few: return f"A{line[1:]}."
+    line = (
+        f"at most {100 * alpha:.2g} of 100 such reports call any edit without effect "
+        "changed, or any edit as large as the margin equivalent"
+    )
+    if not few:
+        return f"A{line[1:]}."
     values = [row["value"] for row in rows if row["value"]["method"] != "tango"]
     return f"{even}{line}; {few}, {rate_text(values, alpha)} do."
 
@@ -515,56 +692,83 @@ def bears_claim(value: Mapping) -> bool:
 
 def rule_line(d: Mapping) -> str:
     "The rule and how often it errs; '' where nothing can be claimed."
-    leads = [row for row in rows_of(d, "pooled") or rows_of(d, "lead")
-             if row["value"]["units"] != "seeds" and not row["value"]["positive"]
-             and bears_claim(row["value"])]
-    if not leads or d["looks"]: return ""
+    leads = [
+        row
+        for row in rows_of(d, "pooled") or rows_of(d, "lead")
+        if row["value"]["units"] != "seeds"
+        and not row["value"]["positive"]
+        and bears_claim(row["value"])
+    ]
+    if not leads or d["looks"]:
+        return ""
     levels = {confidence_text(row["value"]["level"], 4) for row in leads}
     margins = {row["words"]["margin"] for row in leads if row["margin"] > 0}
     line = f"Rule: {' or '.join(sorted(levels))} % intervals"
-    if margins: line += f", margin {' or '.join(sorted(margins))}"
-    if d["rules"].get("method", "jackknife") != "jackknife": return f"{line}."
-    kinds = {"windows" if row["value"]["units"] == "serial" else noun_of(row["value"]["units"])
-             for row in leads if row["value"]["method"] != "tango"}  # which needs no spread
+    if margins:
+        line += f", margin {' or '.join(sorted(margins))}"
+    if d["rules"].get("method", "jackknife") != "jackknife":
+        return f"{line}."
+    kinds = {
+        "windows" if row["value"]["units"] == "serial" else noun_of(row["value"]["units"])
+        for row in leads
+        if row["value"]["method"] != "tango"
+    }  # which needs no spread
     even = f"Where {' and '.join(sorted(kinds))} change about evenly, "
     few = ""
-    if kinds: few = f"where as few as {100 * FEW:g} % of them carry the whole change"
-    if len(leads) > 1: return f"{line}. {rates_of_several(leads, even, few)}"
+    if kinds:
+        few = f"where as few as {100 * FEW:g} % of them carry the whole change"
+    if len(leads) > 1:
+        return f"{line}. {rates_of_several(leads, even, few)}"
     return f"{line}. {rates_of_one(leads[0], even, few)}"
 
 # %% ../../nbs/report/02_page.ipynb #rulec2
 def unmeasured_line(d: Mapping) -> str:
     "What a report of scored models does not know, and the option that asks for it."
-    scored = [arm for arm in d["arms"].values() if arm["kind"] == "losses"
-              and "weights_digest" in arm["provenance"]]
+    scored = [
+        arm
+        for arm in d["arms"].values()
+        if arm["kind"] == "losses" and "weights_digest" in arm["provenance"]
+    ]
     have = {row["value"]["metric"] for row in d["rows"]}
     missing = ["KL divergence and changed first choices (--divergence)"] * (
-        not have & {"kl_divergence", "top1_changed"})
+        not have & {"kl_divergence", "top1_changed"}
+    )
     missing += ["numerical noise (--control)"] * (not rows_of(d, "control"))
     return f"Not measured: {', '.join(missing)}." if scored and missing else ""
 
 
 def own_metrics(d: Mapping) -> list[str]:
     "Metrics beside the leading ones that another installation may not have."
-    if d["parts"][0]["kind"] == "runs": return []
-    named = lambda role: {row["key"]["metric"] for row in d["rows"] if (
-        row["role"] == "lead") == role}
-    return sorted(name for name in named(False) - named(True) - {*BUILT_IN}
-                  if ":" not in name and "@" not in name)
+    if d["parts"][0]["kind"] == "runs":
+        return []
+    named = lambda role: {
+        row["key"]["metric"] for row in d["rows"] if (row["role"] == "lead") == role
+    }
+    return sorted(
+        name
+        for name in named(False) - named(True) - {*BUILT_IN}
+        if ":" not in name and "@" not in name
+    )
 
 # %% ../../nbs/report/02_page.ipynb #bli2
 def blind_line(d: Mapping) -> str:
     "What could be worse unseen, of the claim that allows the smallest loss; '' without any."
     chosen = {*d["rules"].get("deciding", ())}
-    leads = [row for row in rows_of(d, "pooled") or rows_of(d, "lead") if not chosen
-             or chosen & {row["key"]["candidate"], row["key"]["part"]}]
+    leads = [
+        row
+        for row in rows_of(d, "pooled") or rows_of(d, "lead")
+        if not chosen or chosen & {row["key"]["candidate"], row["key"]["part"]}
+    ]
     claims = [row for row in leads if row["blind_spot"]]
-    if not claims: return ""
+    if not claims:
+        return ""
     row = min(claims, key=lambda row: row["blind_spot"]["loss"] / row["margin"])
     said, more = row["words"]["blind spot"], len(claims) - 1
-    if len(leads) == 1: return said
+    if len(leads) == 1:
+        return said
     line = f"{label_of(row['key'])}: {said[0].lower()}{said[1:]}"
-    if more == 1: return f"{line} The other claim allows more."
+    if more == 1:
+        return f"{line} The other claim allows more."
     return f"{line} The other {more} claims allow more." if more else line
 
 # %% ../../nbs/report/02_page.ipynb #fnd2
@@ -573,8 +777,12 @@ def found_line(d: Mapping) -> str:
     found = {}
     for row in rows_of(d, "pooled") or rows_of(d, "lead"):
         value = row["value"]
-        if row["claim"] != "inconclusive" or not value["standard_error"] > 0 or (
-                value["units"] == "seeds" or not bears_claim(value)): continue
+        if (
+            row["claim"] != "inconclusive"
+            or not value["standard_error"] > 0
+            or (value["units"] == "seeds" or not bears_claim(value))
+        ):
+            continue
         change = smallest_found(value)
         if change is None:
             continue
@@ -592,60 +800,97 @@ def _level_cell(value, span=True):
         why = value and value.get("missing")
         return f"- ({why})" if why else "-"
     ends = " ({:.4g} to {:.4g})".format(*value["ci"]) if value["ci"] and span else ""
-    return show(value["value"]) + ends + "".join(
-        f"; {beside}" for beside in [value.get("beside")] if beside and span)
+    return (
+        show(value["value"])
+        + ends
+        + "".join(f"; {beside}" for beside in [value.get("beside")] if beside and span)
+    )
 
 
 def alone_tables(d: Mapping, part: str) -> list[list[list]]:
     "The metrics of one arm, and a line for each slice with intervals of the first metric."
-    rows = [(row["key"]["slice"], row["value"] | row["about"]) for row in d["rows"]
-            if row["key"]["part"] == part]
+    rows = [
+        (row["key"]["slice"], row["value"] | row["about"])
+        for row in d["rows"]
+        if row["key"]["part"] == part
+    ]
     titles = list(dict.fromkeys(value["title"] for _, value in rows))
     of = {(name, value["title"]): value for name, value in rows}
     names = list(dict.fromkeys(name for name, _ in rows if name))
-    tables = [[[part or "metric", "value"], *(
-        [title, _level_cell(of[None, title])] for title in titles if (None, title) in of)]]
-    slices = [["slice", "n", *titles], *(
-        [name, next(v["n"] for where, v in rows if where == name), *(
-            _level_cell(of.get((name, title)), title == titles[0]) for title in titles)]
-        for name in names)]
+    tables = [
+        [
+            [part or "metric", "value"],
+            *(
+                [title, _level_cell(of[None, title])]
+                for title in titles
+                if (None, title) in of
+            ),
+        ]
+    ]
+    slices = [
+        ["slice", "n", *titles],
+        *(
+            [
+                name,
+                next(v["n"] for where, v in rows if where == name),
+                *(_level_cell(of.get((name, title)), title == titles[0]) for title in titles),
+            ]
+            for name in names
+        ),
+    ]
     return tables + [slices] * bool(names)
 
 
 def level_tables(d: Mapping) -> list[list[list]]:
     "Every metric of every arm alone, a table a part; of one arm its slices too."
-    if not d["rows"] and not d["pairs"]: return []  # nothing was measured
+    if not d["rows"] and not d["pairs"]:
+        return []  # nothing was measured
     if not d["pairs"]:
         return [table for part in d["parts"] for table in alone_tables(d, part["part"])]
     tables = []
     for part in d["parts"]:
-        arms = {arm["name"]: arm["levels"] for arm in d["arms"].values()
-                if arm["part"] == part["part"] and arm["levels"]}
-        titles = {metric: level["title"] for levels in arms.values()
-                  for metric, level in levels.items()}
-        tables.append([[part["part"] or "metric", *arms], *(
-            [title, *(_level_cell(levels.get(metric)) for levels in arms.values())]
-            for metric, title in titles.items())])
+        arms = {
+            arm["name"]: arm["levels"]
+            for arm in d["arms"].values()
+            if arm["part"] == part["part"] and arm["levels"]
+        }
+        titles = {
+            metric: level["title"]
+            for levels in arms.values()
+            for metric, level in levels.items()
+        }
+        tables.append(
+            [
+                [part["part"] or "metric", *arms],
+                *(
+                    [title, *(_level_cell(levels.get(metric)) for levels in arms.values())]
+                    for metric, title in titles.items()
+                ),
+            ]
+        )
     return tables
 
 # %% ../../nbs/report/02_page.ipynb #c0ffee17
 def rests_table(d: Mapping) -> tuple[list[list], list[list]]:
     "What the intervals rest on: what differs, a column a pair; what all pairs share."
-    leads = {(row["key"]["candidate"], row["key"]["part"]): row
-             for row in rows_of(d, "lead")}
+    leads = {(row["key"]["candidate"], row["key"]["part"]): row for row in rows_of(d, "lead")}
     pairs = [(pair["units"], leads[pair["candidate"], pair["part"]]) for pair in d["pairs"]]
-    lines = {"independent units": lambda u, row: f"{u['n']} {u['kind']}",
-             "effective units, by weight": lambda u, row: f"{u['effective']:.1f}",
-             "why these": lambda u, row: u["because"],
-             "the interval speaks of": lambda u, row: u["speaks_of"],
-             "what no interval shows": lambda u, row: row["words"].get("blind spot"),
-             "pairing": lambda u, row: u["words"].get("pairing"),
-             "method": lambda u, row: row["value"]["method"],
-             "degrees of freedom": lambda u, row: show(row["value"]["dof"]),
-             "independent items that say as much (n_eff)": lambda u, row: show(
-                 row["value"]["n_eff"]),
-             "fallback": lambda u, row: (why := row["value"]["fallback"]) and ": ".join(
-                 (why["code"], why["reason"]))}
+    lines = {
+        "independent units": lambda u, row: f"{u['n']} {u['kind']}",
+        "effective units, by weight": lambda u, row: f"{u['effective']:.1f}",
+        "why these": lambda u, row: u["because"],
+        "the interval speaks of": lambda u, row: u["speaks_of"],
+        "what no interval shows": lambda u, row: row["words"].get("blind spot"),
+        "pairing": lambda u, row: u["words"].get("pairing"),
+        "method": lambda u, row: row["value"]["method"],
+        "degrees of freedom": lambda u, row: show(row["value"]["dof"]),
+        "independent items that say as much (n_eff)": lambda u, row: show(
+            row["value"]["n_eff"]
+        ),
+        "fallback": lambda u, row: (
+            (why := row["value"]["fallback"]) and ": ".join((why["code"], why["reason"]))
+        ),
+    }
     rows = [[name, *(cell(*pair) or "-" for pair in pairs)] for name, cell in lines.items()]
     rows = [row for row in rows if {*row[1:]} != {"-"}]
     alike = [row for row in rows if len({*row[1:]}) == 1]
@@ -660,24 +905,35 @@ def gate_facts(d: Mapping) -> list[tuple[str, str]]:
     for pair in d["pairs"]:
         where = (label := label_of(pair)) and f": {label}"
         if gate := pair["gate"]:
-            facts.append((f"gate{where}", f"upper end {gate['observed']:.4f}, limit "
-                          f"{gate['limit']}: {word(gate)}"))
+            facts.append(
+                (
+                    f"gate{where}",
+                    f"upper end {gate['observed']:.4f}, limit {gate['limit']}: {word(gate)}",
+                )
+            )
         for r in pair["tail"]["results"] if pair["tail"] else ():
-            facts += [(f"tail {r['quantile']}{where}",
-                       f"{r['because']} {word(r).capitalize()}."),
-                      (f"windows above {r['limit']:g}", f"{100 * r['mass']:.3g} %, at most "
-                       f"{100 * r['mass_bound']:.3g} %; of the tokens "
-                       f"{100 * r['mass_tokens']:.3g} %")]
-        if pair["tail"]: facts.append(("gate on the tail", word(pair["tail"])))
-    return facts + [("required", f"{r['because']} {word(r).capitalize()}.")
-                    for r in d["required"]]
+            facts += [
+                (f"tail {r['quantile']}{where}", f"{r['because']} {word(r).capitalize()}."),
+                (
+                    f"windows above {r['limit']:g}",
+                    f"{100 * r['mass']:.3g} %, at most "
+                    f"{100 * r['mass_bound']:.3g} %; of the tokens "
+                    f"{100 * r['mass_tokens']:.3g} %",
+                ),
+            ]
+        if pair["tail"]:
+            facts.append(("gate on the tail", word(pair["tail"])))
+    return facts + [
+        ("required", f"{r['because']} {word(r).capitalize()}.") for r in d["required"]
+    ]
 
 # %% ../../nbs/report/02_page.ipynb #splitorig1
 def brief(value: object) -> object:
     "A field of a table: digests by their beginning, long lists by their number."
     if isinstance(value, str):
         return re.sub(r"\b(sha256:[0-9a-f]{12})[0-9a-f]{52}", r"\1", value)
-    if isinstance(value, (list, tuple, dict)) and len(value) > 6: return f"{len(value)} values"
+    if isinstance(value, (list, tuple, dict)) and len(value) > 6:
+        return f"{len(value)} values"
     return value
 
 
@@ -685,42 +941,57 @@ def origin_tables(d: Mapping) -> tuple[list[list], list[list]]:
     "What the arms say of themselves: fields that differ, a column an arm; fields that agree."
     arms = [{**arm, **arm["provenance"]} for arm in d["arms"].values()]
     skip = {"provenance", "levels", "details", "name"}
-    if not any(arm["streamed"] for arm in arms): skip.add("streamed")
+    if not any(arm["streamed"] for arm in arms):
+        skip.add("streamed")
     names = dict.fromkeys(name for arm in arms for name in arm if name not in skip)
     values = {name: [arm.get(name) for arm in arms] for name in names}
     alike = {name for name, row in values.items() if all(x == row[0] for x in row)}
-    if len(arms) == 1: alike = set()
+    if len(arms) == 1:
+        alike = set()
     heads = (", ".join(filter(None, (arm["name"], arm["part"]))) for arm in arms)
-    return [["", *heads], *([name, *map(brief, row)] for name, row in values.items()
-                                if name not in alike)], [
-        [name, brief(values[name][0])] for name in names if name in alike]
-
+    return [
+        ["", *heads],
+        *([name, *map(brief, row)] for name, row in values.items() if name not in alike),
+    ], [[name, brief(values[name][0])] for name in names if name in alike]
 
 # %% ../../nbs/report/02_page.ipynb #6a0bf68f
 def changes_picture(a, b, row: Mapping) -> Picture | None:  # two arms, their leading row
     "The changes of documents, where these are the units; else of windows in text order."
-    if a.kind != "losses" or isinstance(a, StreamedLosses): return None
+    if a.kind != "losses" or isinstance(a, StreamedLosses):
+        return None
     value, (shown, axis) = row["value"], axis_of(row["value"])
     if value["units"] == "documents" and value["scale"] == "log" and value["ci"]:
         codes, n = a.document_ids.codes()
         sums = np.bincount(codes, a.tokens * (b.log_loss - a.log_loss), n)
         means = sums / np.bincount(codes, a.tokens, n)
-        return changes_figure([*map(shown, means)], shown(value["delta"]),
-                              ends=tuple(map(shown, value["ci"])), axis=axis)
+        return changes_figure(
+            [*map(shown, means)],
+            shown(value["delta"]),
+            ends=tuple(map(shown, value["ci"])),
+            axis=axis,
+        )
     preview, delta = find_splits(a)[0]["preview"], b.log_loss - a.log_loss
     cut = int(np.argmin(preview)) if preview[0] and not preview.all() else None
-    return changes_figure(delta, float(a.tokens @ delta / a.tokens.sum()), cut=cut,
-                          axis=f"nats per {a.weight_unit.removesuffix('s')}")
+    return changes_figure(
+        delta,
+        float(a.tokens @ delta / a.tokens.sum()),
+        cut=cut,
+        axis=f"nats per {a.weight_unit.removesuffix('s')}",
+    )
 
 
 def changed_answers(a, b, most: int = 15) -> tuple[list[list], str]:
     "Examples of which the answer became wrong or right: id, label, before, after; how many."
-    if a.kind != "answers" or a.choices: return [], ""
+    if a.kind != "answers" or a.choices:
+        return [], ""
     was, now = (np.asarray(arm.correct, dtype=bool) for arm in (a, b))
     kinds = {"became wrong": was & ~now, "became right": ~was & now}
     order = sorted(range(len(a)), key=lambda i: natural_order(a.ids[i]))
-    rows = [[kind, a.ids[i], a.label[i], a.prediction[i], b.prediction[i]]
-            for kind, some in kinds.items() for i in [i for i in order if some[i]][:most]]
+    rows = [
+        [kind, a.ids[i], a.label[i], a.prediction[i], b.prediction[i]]
+        for kind, some in kinds.items()
+        for i in [i for i in order if some[i]][:most]
+    ]
     said = " and ".join(f"{some.sum()} {kind}" for kind, some in kinds.items())
     more = any(some.sum() > most for some in kinds.values())
     return rows, f"{said} of {len(a)}." + f" The first {most} of each are listed." * more
@@ -728,15 +999,22 @@ def changed_answers(a, b, most: int = 15) -> tuple[list[list], str]:
 
 def token_marks(tokens: list) -> dict:  # (text, log-loss before, after) of each
     "Pieces with the mark of their change and their probabilities; those that changed most."
+
     def chance(x):
         share = 100 * math.exp(-x)
         return f"{share:.{2 + (share > 99)}g} %" if share >= 0.001 else "< 0.001 %"
+
     changes, pieces = [b - a for _, a, b in tokens], []
     for (text, a, b), change in zip(tokens, changes, strict=True):
         step = sum(abs(change) >= limit for limit in (0.1, 0.5, 2))
         lines = "↵\n".join(map(visible, text.split("\n")))
-        pieces.append((lines, f"{'w' if change > 0 else 'g'}{step}" if step else "",
-                       f"{chance(a)} → {chance(b)}"))
+        pieces.append(
+            (
+                lines,
+                f"{'w' if change > 0 else 'g'}{step}" if step else "",
+                f"{chance(a)} → {chance(b)}",
+            )
+        )
     most = sorted(range(len(tokens)), key=lambda i: -abs(changes[i]))[:3]
     words = [f'"{visible(tokens[i][0])}" {pieces[i][2]}' for i in sorted(most)]
     return {"pieces": pieces, "most": f"Largest changes of probability: {'; '.join(words)}."}
@@ -744,19 +1022,29 @@ def token_marks(tokens: list) -> dict:  # (text, log-loss before, after) of each
 
 def reliability_pictures(d: Mapping) -> dict:  # (name, part) -> picture
     "The reliability of each model's confidence; of the edited ones, where there are such."
-    return {(arm["name"], arm["part"]): reliability_figure([row[1:4] for row in rows])
-            for arm in d["arms"].values() if not (d["pairs"] and arm["name"] == "baseline")
-            for _, *rows in [arm["details"].get("ece", {"tables": {}})["tables"].get(
-                "Reliability", [()])] if rows}
+    return {
+        (arm["name"], arm["part"]): reliability_figure([row[1:4] for row in rows])
+        for arm in d["arms"].values()
+        if not (d["pairs"] and arm["name"] == "baseline")
+        for _, *rows in [
+            arm["details"].get("ece", {"tables": {}})["tables"].get("Reliability", [()])
+        ]
+        if rows
+    }
 
 # %% ../../nbs/report/02_page.ipynb #180c4169
 def render_page(layout: str, title: str, *, html: bool, **values) -> str:
     "One self-contained page, no script, no network; a layout is named without its ending."
     kind = "html" if html else "md"
-    text = environment(html).get_template(f"page.{kind}.j2").render(
-        layout=f"{layout}.j2", title=title, **values)
-    return re.sub(r"\n\s*\n" if html else r"\n{3,}", "\n" if html else "\n\n",
-                  text).strip() + "\n"
+    text = (
+        environment(html)
+        .get_template(f"page.{kind}.j2")
+        .render(layout=f"{layout}.j2", title=title, **values)
+    )
+    return (
+        re.sub(r"\n\s*\n" if html else r"\n{3,}", "\n" if html else "\n\n", text).strip()
+        + "\n"
+    )
 
 # %% ../../nbs/report/02_page.ipynb #c0ffee20
 def answer_of(d: Mapping) -> list[str]:
@@ -768,42 +1056,78 @@ def answer_of(d: Mapping) -> list[str]:
 
 def title_of(d: Mapping) -> str:
     "Which models a report is about."
-    models = {arm["name"]: model_name(arm["model"]) or arm["name"]
-              for arm in d["arms"].values()}
-    if not d["pairs"]: return ", ".join(dict.fromkeys(
-        model_name(arm["model"]) or arm["name"] for arm in d["arms"].values()))
+    models = {
+        arm["name"]: model_name(arm["model"]) or arm["name"] for arm in d["arms"].values()
+    }
+    if not d["pairs"]:
+        return ", ".join(
+            dict.fromkeys(
+                model_name(arm["model"]) or arm["name"] for arm in d["arms"].values()
+            )
+        )
     base, names = models.pop("baseline"), [n for n in models if n != "control"]
-    if len(names) > 1: return f"{len(names)} candidates against {base}"
-    if models[names[0]] == base: return f"{base}: candidate against baseline"
+    if len(names) > 1:
+        return f"{len(names)} candidates against {base}"
+    if models[names[0]] == base:
+        return f"{base}: candidate against baseline"
     return f"{models[names[0]]} against {base}"
 
 
 def render_html(document: Mapping, arms: Mapping, html: bool = True) -> str:
     "report.html from the document and its arms: (name, part) -> arm."
     d = document
-    order = {(ranking["part"], name): i for ranking in d["rankings"]
-             for i, name in enumerate(ranking["order"])}
+    order = {
+        (ranking["part"], name): i
+        for ranking in d["rankings"]
+        for i, name in enumerate(ranking["order"])
+    }
     place = lambda pair: (pair["part"], order.get((pair["part"], pair["candidate"]), 0))
     several = len(d["pairs"]) > 12 and not html  # a comment has no place for all
     return render_page(
-        "page", title_of(d), html=html, d=d, arms=arms, noise=noise_lines(d),
-        rows={role: rows_of(d, role) for role in (
-            "lead", "pooled", "rest", "contrast", "control")},
-        facts=fact_lines(d), families=families_text(d), levels=level_tables(d),
-        rests=rests_table(d), dense=dense, gates=gate_facts(d), origins=origin_tables(d),
+        "page",
+        title_of(d),
+        html=html,
+        d=d,
+        arms=arms,
+        noise=noise_lines(d),
+        rows={
+            role: rows_of(d, role)
+            for role in ("lead", "pooled", "rest", "contrast", "control")
+        },
+        facts=fact_lines(d),
+        families=families_text(d),
+        levels=level_tables(d),
+        rests=rests_table(d),
+        dense=dense,
+        gates=gate_facts(d),
+        origins=origin_tables(d),
         several=several,
         in_order=sorted(d["pairs"], key=place),
         choice_lines=choice_lines,
-        anchor_of=lambda pair: f"pair-{d['pairs'].index(pair)}", part_unit=lambda pair: next(
-            part["unit"] for part in d["parts"] if part["part"] == pair["part"]) or "weight",
-        rule=rule_line(d), blind=blind_line(d), unmeasured=unmeasured_line(d),
+        anchor_of=lambda pair: f"pair-{d['pairs'].index(pair)}",
+        part_unit=lambda pair: (
+            next(part["unit"] for part in d["parts"] if part["part"] == pair["part"])
+            or "weight"
+        ),
+        rule=rule_line(d),
+        blind=blind_line(d),
+        unmeasured=unmeasured_line(d),
         without=own_metrics(d),
         changed_answers=changed_answers,
         first=interval_picture(d) if d["pairs"] else None,
-        reliability=reliability_pictures(d), cells_of=cells_of, label_of=label_of,
-        ranking_table=ranking_table, ranking_lines=ranking_lines, size_picture=size_picture,
-        draw_rows=draw_rows, changes_picture=changes_picture, token_marks=token_marks,
-        percent=percent, show_p=show_p, answer=answer_of(d))
+        reliability=reliability_pictures(d),
+        cells_of=cells_of,
+        label_of=label_of,
+        ranking_table=ranking_table,
+        ranking_lines=ranking_lines,
+        size_picture=size_picture,
+        draw_rows=draw_rows,
+        changes_picture=changes_picture,
+        token_marks=token_marks,
+        percent=percent,
+        show_p=show_p,
+        answer=answer_of(d),
+    )
 
 
 def render_markdown(document: Mapping, arms: Mapping) -> str:
@@ -815,4 +1139,3 @@ def units_text(units: Mapping) -> str:
     "What an interval takes for independent: how many, and how many effective."
     named, effective = counted(units["n"], noun_of(units["kind"])), round(units["effective"])
     return f"{named} ({effective} effective)." if effective != units["n"] else f"{named}."
-

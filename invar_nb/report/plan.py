@@ -22,31 +22,49 @@ from ..comparison.difference import Difference
 from ..comparison.rules import TIERS
 from ..comparison.study import ITEMS, compare
 from ..comparison.units import FEWEST, Units, choose_units, counted, noun_of
-from ..comparison.verdict import (as_margin, change_text, claim_alone, interval_text,
-                                         is_beyond, margin_text, shown_unit)
+from invar_nb.comparison.verdict import (
+    as_margin,
+    change_text,
+    claim_alone,
+    interval_text,
+    is_beyond,
+    margin_text,
+    shown_unit,
+)
 from ..experiments.improvement import RunsComparison, decide
 from ..foundations.interval import Shown, aligned, as_axes, confidence_text
 from ..foundations.refuse import UsageError, as_fraction, is_number, refuse
 from ..metrics.metric import METRICS, Metric
 from .figures import Picture, plan_figure
 from .page import render_page
+from invar_nb.statistics.planning import (
+    Pilot,
+    as_pilot,
+    chance_beyond,
+    chance_of_claim,
+    chance_of_red,
+    chance_of_width,
+    detectable,
+    half_width,
+    skewed_assurance,
+    smallest_n,
+)
 from ..statistics.totals import units_eff, units_eff_upto
-from ..statistics.planning import (Pilot, as_pilot, chance_beyond, chance_of_claim,
-                                          chance_of_red, chance_of_width, detectable,
-                                          half_width, skewed_assurance, smallest_n)
 
 # %% ../../nbs/report/04_plan.ipynb #1dc46a2a
 BLOCK, MOST = 5, 8  # neighbours in a block; windows of one document
 
 
 def choose_pilot(
-    units: Units,     # of all windows of the text
-    size: int = 40,   # windows, or documents
+    units: Units,  # of all windows of the text
+    size: int = 40,  # windows, or documents
 ) -> tuple[np.ndarray, int]:
     "(places of the pilot's windows, neighbours that are scored together), spread evenly."
+
     def evenly(places, size):
         n = len(places)
-        if n <= size: return places
+        if n <= size:
+            return places
         return places[((np.arange(size) + 0.5) * n / size).astype(int)]
 
     n = len(units.codes)
@@ -54,7 +72,8 @@ def choose_pilot(
         first = np.sort(np.unique(units.codes, return_index=True)[1])
         rows = (np.flatnonzero(units.codes == units.codes[i]) for i in evenly(first, size))
         return np.concatenate([evenly(row, MOST) for row in rows]), 1
-    if units.name == "windows" or n <= size: return evenly(np.arange(n), size), 1
+    if units.name == "windows" or n <= size:
+        return evenly(np.arange(n), size), 1
     starts = np.rint(np.linspace(0, n - BLOCK, max(2, size // BLOCK))).astype(int)
     return np.unique(starts[:, None] + np.arange(BLOCK)), BLOCK
 
@@ -69,13 +88,19 @@ def _pilot_fits(source, units, metric, level):
     options = {"metrics": () if metric is None else [metric], "level": level, "by": ()}
     record = source.baseline.provenance.get("pilot") or {}
     block = record.get("block", 1) if units in ("auto", "serial") else 1
-    if record and units == "auto": units = record["units"]
+    if record and units == "auto":
+        units = record["units"]
     pair, single = source, None
     if block > 1:  # windows as if independent, where the units are blocks of them
         single = compare(source, units="windows", **options).row.value
         names = {"document_ids": tuple(str(i // block) for i in range(source.n))}
-        pair, units = Pair(baseline=source.baseline.changed(**names),
-                           candidate=source.candidate.changed(**names)), "documents"
+        pair, units = (
+            Pair(
+                baseline=source.baseline.changed(**names),
+                candidate=source.candidate.changed(**names),
+            ),
+            "documents",
+        )
     return compare(pair, units=units, **options).row.value, single
 
 
@@ -93,33 +118,53 @@ def pilot_of(
         r = as_fraction(correlation, where=where, name="correlation", error=UsageError)
         both = Pair(baseline=source.changed(log_loss=_nothing(source)), candidate=source)
         pilot, d, _, _ = pilot_of(both, units=units, metric="perplexity")
-        about = (f"{counted(d.n_units, noun_of(d.units))} of one model, whose losses are "
-                 f"assumed to correlate by {correlation:g} with the other's")
+        about = (
+            f"{counted(d.n_units, noun_of(d.units))} of one model, whose losses are "
+            f"assumed to correlate by {correlation:g} with the other's"
+        )
         return replace(pilot, sd=pilot.sd * math.sqrt(2 * (1 - r))), d, both, about
     runs = isinstance(source, RunsComparison)
     if not isinstance(source, Pair) and not runs:
         if not isinstance(source, Pilot) and not is_number(source):
-            refuse(where, "source must be a Pair, the result of compare_runs, a Pilot, or the "
-                   "standard deviation of one unit", type(source).__name__,
-                   "Pass pair(baseline, candidate)", error=UsageError)
+            refuse(
+                where,
+                "source must be a Pair, the result of compare_runs, a Pilot, or the "
+                "standard deviation of one unit",
+                type(source).__name__,
+                "Pass pair(baseline, candidate)",
+                error=UsageError,
+            )
         pilot = source if isinstance(source, Pilot) else Pilot(sd=float(source))
         return pilot, None, None, f"a known standard deviation of {pilot.sd:g} per unit"
     single = None
     if runs:
         if (d := source.difference) is None:
-            refuse(where, "every run of a pilot must have ended well", source.pairs.failure,
-                   "Run it again, or leave its seed out with --set drop_failed=true, or "
-                   "drop_failed=True in Python")
-    else: d, single = _pilot_fits(source, units, metric, level)
+            refuse(
+                where,
+                "every run of a pilot must have ended well",
+                source.pairs.failure,
+                "Run it again, or leave its seed out with --set drop_failed=true, or "
+                "drop_failed=True in Python",
+            )
+    else:
+        d, single = _pilot_fits(source, units, metric, level)
     rows = single or d
     if rows.units_eff < (fewest := 2 if runs else FEWEST) - 1e-9:
-        refuse(where, f"a pilot must have at least {fewest} effective {noun_of(rows.units)}",
-               f"{rows.units_eff:.3g}", "Measure more, or plan "
-               "from a standard deviation alone, which is --sd on the command line")
+        refuse(
+            where,
+            f"a pilot must have at least {fewest} effective {noun_of(rows.units)}",
+            f"{rows.units_eff:.3g}",
+            "Measure more, or plan "
+            "from a standard deviation alone, which is --sd on the command line",
+        )
     if not d.standard_error > 0:
-        refuse(where, "the pilot must show some spread", f"the same change of {d.title} in "
-               "every unit", "Are both models the same? Compare them instead",
-               code="no_spread")
+        refuse(
+            where,
+            "the pilot must show some spread",
+            f"the same change of {d.title} in every unit",
+            "Are both models the same? Compare them instead",
+            code="no_spread",
+        )
     about = counted(d.n, ITEMS["runs" if runs else source.kind])
     if d.units == "documents":
         about += f" in {counted(d.n_units, 'documents' if single is None else 'blocks')}"
@@ -131,15 +176,16 @@ def pilot_of(
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Supply:
     "The windows that a run could score, in its order, and what scoring costs."
+
     tokens: np.ndarray  # scored ones of each window
-    seen: np.ndarray    # with context: what passes through a model
-    codes: np.ndarray   # unit of each window
-    models: int = 2     # how many of the arms are scored
+    seen: np.ndarray  # with context: what passes through a model
+    codes: np.ndarray  # unit of each window
+    models: int = 2  # how many of the arms are scored
     speed: float | None = None  # seconds for a token that passes through all of them
     price: tuple[float, str] | None = None  # per "hour" or "million tokens" of any model
     order: np.ndarray | None = None  # rows as a budget takes them; None: units, in text order
-    between: float = 1.0             # beta: what whole units differ by, of a pilot unit's s^2
-    per_unit: float = 1.0            # m, windows of a unit of the pilot
+    between: float = 1.0  # beta: what whole units differ by, of a pilot unit's s^2
+    per_unit: float = 1.0  # m, windows of a unit of the pilot
 
     def __post_init__(self):
         rows = np.arange(len(self.codes)) if self.order is None else self.order
@@ -147,10 +193,14 @@ class Supply:
         units, windows = (units_eff_upto(t, of) for of in (codes, np.arange(t.size)))
         known = 1 / (self.between / units + (1 - self.between) * self.per_unit / windows)
         ends = np.arange(1, t.size + 1)
-        if self.order is None: ends = np.append(np.flatnonzero(np.diff(codes)) + 1, t.size)
+        if self.order is None:
+            ends = np.append(np.flatnonzero(np.diff(codes)) + 1, t.size)
         vars(self).update(
-            rows=rows, ends=ends, weights=np.bincount(codes, t)[np.unique(codes)],
-            effective=np.maximum.accumulate(np.minimum(units, known)[ends - 1]))
+            rows=rows,
+            ends=ends,
+            weights=np.bincount(codes, t)[np.unique(codes)],
+            effective=np.maximum.accumulate(np.minimum(units, known)[ends - 1]),
+        )
 
     @property
     def units(self) -> float:
@@ -171,13 +221,14 @@ class Supply:
             size |= {"model_tokens": self.models * seen, "seconds": self.speed * seen}
         if self.price is not None:
             price, per = self.price
-            size["cost"] = price * (size["seconds"] / 3600 if per == "hour" else
-                                    self.models * seen / 1e6)
+            size["cost"] = price * (
+                size["seconds"] / 3600 if per == "hour" else self.models * seen / 1e6
+            )
         return size
 
 # %% ../../nbs/report/04_plan.ipynb #d4f50a88
 def between_share(
-    pair: Pair,         # of losses: the pilot
+    pair: Pair,  # of losses: the pilot
     codes: np.ndarray,  # document of each window
 ) -> float:
     "beta of @eq-plan-spread: 1 where no document has two windows."
@@ -185,14 +236,15 @@ def between_share(
     d = pair.candidate.log_loss - pair.baseline.log_loss
     y = t * (d - t @ d / t.sum())
     sizes, sums = np.bincount(codes), np.bincount(codes, y)
-    if sizes.size == y.size: return 1.0
+    if sizes.size == y.size:
+        return 1.0
     own = ((y - (sums / sizes)[codes]) ** 2).sum() / (y.size - sizes.size)
     return max(0.0, 1 - y.size * own / (sums @ sums))
 
 # %% ../../nbs/report/04_plan.ipynb #ae9b79aa
 def for_text(
     pilot: Pilot,
-    own: Supply,   # the units of the pilot
+    own: Supply,  # the units of the pilot
     text: Supply,  # the units of the run
 ) -> Pilot:
     "The pilot with the tails that the sizes of the run's units give its influences."
@@ -205,36 +257,53 @@ def for_text(
 @dataclass(frozen=True, kw_only=True)
 class Goal:
     "What a run is to promise; margin, half-width and change in the unit of the metric."
-    margin: float | None = 0.02       # None: no claim, a half-width only
-    expected: float = 0.0             # the true change that is planned for
-    half_width: float | None = None   # at most
-    power: float = 0.8                # chance of the claim
+
+    margin: float | None = 0.02  # None: no claim, a half-width only
+    expected: float = 0.0  # the true change that is planned for
+    half_width: float | None = None  # at most
+    power: float = 0.8  # chance of the claim
     level: float = 0.95
-    assurance: float = 0.8            # share of pilots after which the promise holds
+    assurance: float = 0.8  # share of pilots after which the promise holds
 
     def __post_init__(self):
         where = "plan_comparison"
         for name in ("power", "level", "assurance"):
             as_fraction(getattr(self, name), where=where, name=name, error=UsageError)
         if not (self.margin or self.half_width or self.expected):
-            refuse(where, "a plan needs a margin, a half-width or an expected change", "none",
-                   "Pass margin=0.02", error=UsageError)
+            refuse(
+                where,
+                "a plan needs a margin, a half-width or an expected change",
+                "none",
+                "Pass margin=0.02",
+                error=UsageError,
+            )
         if self.margin is not None and self.expected and abs(self.expected) == self.margin:
-            refuse(where, "no amount of text decides whether a change as large as the margin "
-                   "lies inside it",
-                   f"{self.expected:g} and {self.margin:g}", "Expect a larger or a smaller "
-                   "change",
-                   error=UsageError)
+            refuse(
+                where,
+                "no amount of text decides whether a change as large as the margin "
+                "lies inside it",
+                f"{self.expected:g} and {self.margin:g}",
+                "Expect a larger or a smaller change",
+                error=UsageError,
+            )
 
     def promises(self, pilot: Pilot, n: int) -> dict:
         "Half-width, smallest change found, smallest margin that is settled, power of n units."
         both = {"level": self.level, "assurance": self.assurance}
-        power = None if self.margin is None else max(0.0, chance_of_claim(
-            pilot, n, delta=self.expected, margin=self.margin, **both))
+        power = (
+            None
+            if self.margin is None
+            else max(
+                0.0, chance_of_claim(pilot, n, delta=self.expected, margin=self.margin, **both)
+            )
+        )
         edge = lambda power: detectable(pilot, n, power=power, **both)
-        return {"half_width": half_width(pilot, n, **both), "power": power,
-                "smallest_change": edge(self.power),
-                "smallest_margin": edge((1 + self.power) / 2)}
+        return {
+            "half_width": half_width(pilot, n, **both),
+            "power": power,
+            "smallest_change": edge(self.power),
+            "smallest_margin": edge((1 + self.power) / 2),
+        }
 
     def fewest(self, units: str) -> int:
         "How many units the claim needs; a change over seeds is tested, and needs no ten."
@@ -244,97 +313,150 @@ class Goal:
     def needs(self, pilot: Pilot, fewest: int = FEWEST) -> int:
         "Units, at least the fewest, that keep every promise; refused beyond 1e12."
         both = {"level": self.level, "assurance": self.assurance}
+
         def enough(n):
             narrow = not self.half_width or half_width(pilot, n, **both) <= self.half_width
             return narrow and self._claims(pilot, n)
+
         n = smallest_n(enough, max(fewest, math.ceil(4 / pilot.tail)))
         if n is None:
-            refuse("plan_comparison", "a goal must be reachable with a trillion units",
-                   f"a spread of {pilot.sd:.3g}", "Choose a wider margin "
-                   "or half-width", error=UsageError)
+            refuse(
+                "plan_comparison",
+                "a goal must be reachable with a trillion units",
+                f"a spread of {pilot.sd:.3g}",
+                "Choose a wider margin or half-width",
+                error=UsageError,
+            )
         return n
 
     def _claims(self, pilot, n):
-        if self.margin is None: return True
-        return chance_of_claim(pilot, n, delta=self.expected, margin=self.margin,
-                               level=self.level, assurance=self.assurance) >= self.power
+        if self.margin is None:
+            return True
+        return (
+            chance_of_claim(
+                pilot,
+                n,
+                delta=self.expected,
+                margin=self.margin,
+                level=self.level,
+                assurance=self.assurance,
+            )
+            >= self.power
+        )
 
     def kept(self, truth: Pilot, n: int) -> float:
         "Chance that n units of a known spread keep every promise."
         chance = float(self._claims(truth, n))
-        if self.half_width: chance *= chance_of_width(truth, n, self.half_width, self.level)
+        if self.half_width:
+            chance *= chance_of_width(truth, n, self.half_width, self.level)
         return chance
 
 # %% ../../nbs/report/04_plan.ipynb #gate6
 def gate_limit(
-    rule: str,            # as typed: ratio>=0.95, drop<=2%, perplexity<=20, upper<=1.02
+    rule: str,  # as typed: ratio>=0.95, drop<=2%, perplexity<=20, upper<=1.02
     metric: Metric,
     level: float | None,  # of the baseline, as measured; None: unknown
 ) -> float:
     "The loss beyond which a rule is red, in the unit of a change; UsageError."
     if metric.kind == "runs" or metric.positive:
-        refuse("plan_comparison", "a gate needs answers, scores, or losses",
-               metric.title or metric.name, "Leave it out", error=UsageError)
+        refuse(
+            "plan_comparison",
+            "a gate needs answers, scores, or losses",
+            metric.title or metric.name,
+            "Leave it out",
+            error=UsageError,
+        )
     higher, log = metric.better == "higher", metric.scale == "log"
     side = ">=" if higher else "<="
     own = metric.title if re.fullmatch(r"[\w@]+", metric.title or " ") else metric.name
     forms = {"ratio": side, "rtol": "=", "drop": "<=", own: side}
-    if log: forms["upper"] = side  # the end of the interval, as `compare --gate`
+    if log:
+        forms["upper"] = side  # the end of the interval, as `compare --gate`
     for name in ("drop",) * (log or not higher) + (own,) * (level is None):
         del forms[name]
     match = re.fullmatch(r"\s*([\w@]+)\s*(>=|<=|=)\s*(\d*\.?\d+)\s*(%?)\s*", rule, re.A)
     name, sign, number, percent = match.groups() if match else [""] * 4
-    if name in (metric.name, "accuracy" if metric.unit == "share" else own): name = own
+    if name in (metric.name, "accuracy" if metric.unit == "share" else own):
+        name = own
     value = float(number or 0) / (100 if percent else 1)
     vague = percent and name in ("drop", own) and metric.unit != "share"
     too_large = value >= 1 and (name == "rtol" or name == "drop" and metric.unit == "share")
     if forms.get(name) != sign or not value > 0 or vague or too_large:
         known = " or ".join(f"{name}{sign}VALUE" for name, sign in forms.items())
-        example = f"ratio{side}1.02" if "drop" not in forms else (
-            f"ratio{side}0.98, a share of the baseline's, or drop<=2%, points lost")
+        example = (
+            f"ratio{side}1.02"
+            if "drop" not in forms
+            else (f"ratio{side}0.98, a share of the baseline's, or drop<=2%, points lost")
+        )
         if cut := re.fullmatch(r"round\(.*/.*,(\d)\)(>=|<=)([.\d]+)", rule.replace(" ", "")):
             places = int(cut[1])  # half a step is rounded into the bound
             half = 0.5 * 10**-places * (-1 if higher else 1)
             example = f"ratio{side}{float(cut[3]) + half:.{places + 1}f}, unrounded"
-        refuse("plan_comparison", f"a gate on {own} must be {known}", repr(rule),
-               f"Write {example}", error=UsageError)
-    if name == "drop": return value
-    if name == "rtol": value = 1 - value if higher else 1 + value
-    if log: return math.log(value / level if name == own else value)
+        refuse(
+            "plan_comparison",
+            f"a gate on {own} must be {known}",
+            repr(rule),
+            f"Write {example}",
+            error=UsageError,
+        )
+    if name == "drop":
+        return value
+    if name == "rtol":
+        value = 1 - value if higher else 1 + value
+    if log:
+        return math.log(value / level if name == own else value)
     bound = value if name == own else value * level
     return level - bound if higher else bound - level
 
 # %% ../../nbs/report/04_plan.ipynb #gate9
 def gate_rates(
-    rule: str,                # as for `gate_limit`
+    rule: str,  # as for `gate_limit`
     pilot: Pilot,
     sizes: dict[int, float],  # examples or windows -> effective units
     goal: Goal,
-    level: float | None,      # of the baseline, as measured
+    level: float | None,  # of the baseline, as measured
     metric: Metric,
-    answers: bool = False,    # every unit is one, right or wrong
+    answers: bool = False,  # every unit is one, right or wrong
 ) -> dict:
     "How often the rule and ours are red: at no loss, at the margin, at twice the margin."
     if not goal.margin:
-        refuse("plan_comparison", "a gate is compared at losses of the margin", "no margin",
-               "Give --margin 2%, or margin=0.02", error=UsageError)
+        refuse(
+            "plan_comparison",
+            "a gate is compared at losses of the margin",
+            "no margin",
+            "Give --margin 2%, or margin=0.02",
+            error=UsageError,
+        )
     limit = gate_limit(rule, metric, level)
     losses, known = [0.0, goal.margin, 2 * goal.margin], {"assurance": goal.assurance}
     ours, rows = dict(margin=goal.margin, level=goal.level, **known), []
     for size, effective in sizes.items():
         n = max(2, math.floor(effective + 1e-9))
         ends = lambda x, **more: chance_of_red(pilot, n, delta=x, **ours | more)
-        seen = lambda x: chance_beyond(pilot, n, delta=x, limit=limit, step=answers / n,
-                                       **known)
-        if rule.lstrip().startswith("upper"): seen = partial(ends, margin=limit, proof=True)
-        red = {rule: seen, "compare": ends,
-               "compare --require not-worse": partial(ends, proof=True)}
-        rows += [{"windows": size, "units": effective, "rule": name,
-                  "red": list(map(chance, losses))} for name, chance in red.items()]
+        seen = lambda x: chance_beyond(
+            pilot, n, delta=x, limit=limit, step=answers / n, **known
+        )
+        if rule.lstrip().startswith("upper"):
+            seen = partial(ends, margin=limit, proof=True)
+        red = {
+            rule: seen,
+            "compare": ends,
+            "compare --require not-worse": partial(ends, proof=True),
+        }
+        rows += [
+            {
+                "windows": size,
+                "units": effective,
+                "rule": name,
+                "red": list(map(chance, losses)),
+            }
+            for name, chance in red.items()
+        ]
     return {"rule": rule, "limit": limit, "losses": losses, "rows": rows}
 
 # %% ../../nbs/report/04_plan.ipynb #1086b9e2
-def _number(value): return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
+def _number(value):
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
 
 
 def pilot_line(plan) -> list[str]:
@@ -346,8 +468,10 @@ def pilot_line(plan) -> list[str]:
         return [f"{decides}."] if decides else []
     line = f"The table is right for {100 * plan.goal.assurance:g} of 100 such pilots"
     if decides:
-        line += (f", after which {decides}; `compare` names fewer, as it takes the spread of "
-                 "the pilot for exact")
+        line += (
+            f", after which {decides}; `compare` names fewer, as it takes the spread of "
+            "the pilot for exact"
+        )
     return [f"{line}."]
 
 
@@ -355,69 +479,108 @@ def plan_sentences(plan) -> list[str]:
     "What is planned, for which goal, whether the text is enough, and what the pilot was."
     goal, r = plan.goal, plan.needed
     parts = [counted(f"{r['windows']:,}", plan.items)]
-    if plan.units == "documents": parts[0] += f" ({math.ceil(r['units'])} effective documents)"
-    if "tokens" in r and plan.items == "windows": parts.append(f"{r['tokens']:,} tokens")
-    if "seconds" in r: parts.append(f"{_number(r['seconds'])} s of scoring")
-    if "cost" in r: parts.append(f"cost {_number(r['cost'])}")
+    if plan.units == "documents":
+        parts[0] += f" ({math.ceil(r['units'])} effective documents)"
+    if "tokens" in r and plan.items == "windows":
+        parts.append(f"{r['tokens']:,} tokens")
+    if "seconds" in r:
+        parts.append(f"{_number(r['seconds'])} s of scoring")
+    if "cost" in r:
+        parts.append(f"cost {_number(r['cost'])}")
     already = f"The pilot already decides: {plan.decided}. For the goal asked:"
     lines = [already] if plan.decided else []
     lines, wishes = [*lines, f"Planned: {', '.join(parts)}."], []
     if plan.enough is not False and (first := plan.in_order):  # else of a longer text
         more = first["tokens"] / r["tokens"]
         beside = f"; whole documents in text order would take {more:.1f} times the tokens"
-        lines.append(f"The windows are spread over {counted(r['documents'], 'documents')}"
-                     f"{beside * (more >= 1.05)}.")
+        lines.append(
+            f"The windows are spread over {counted(r['documents'], 'documents')}"
+            f"{beside * (more >= 1.05)}."
+        )
     if goal.margin is not None:
-        change = "nothing changed" if not goal.expected else (
-            f"the true change is {plan.amount(goal.expected, 3)}")
-        claim = "a change is claimed" if abs(goal.expected) >= goal.margin else (
-            f"equivalent within {plan.amount(goal.margin, 3)}")
+        change = (
+            "nothing changed"
+            if not goal.expected
+            else (f"the true change is {plan.amount(goal.expected, 3)}")
+        )
+        claim = (
+            "a change is claimed"
+            if abs(goal.expected) >= goal.margin
+            else (f"equivalent within {plan.amount(goal.margin, 3)}")
+        )
         wishes.append(f"{claim} with {100 * goal.power:g} % power if {change}")
-    if goal.half_width: wishes.append(f"half-width at most {plan.amount(goal.half_width, 3)}")
+    if goal.half_width:
+        wishes.append(f"half-width at most {plan.amount(goal.half_width, 3)}")
     lines.append(f"Goal: {', and '.join(wishes)}; {confidence_text(goal.level)} % interval.")
     if whole := plan.text:
         size = counted(f"{whole['windows']:,}", "windows")
-        lines.append(f"The text has {size}, enough." if plan.enough else
-                     f"The text is too short: it has {size}. All of it shows equivalence "
-                     f"within {plan.amount(whole['smallest_margin'])} and finds a change of "
-                     f"{plan.amount(whole['smallest_change'])}. Add text, or accept a wider "
-                     "margin.")
+        lines.append(
+            f"The text has {size}, enough."
+            if plan.enough
+            else f"The text is too short: it has {size}. All of it shows equivalence "
+            f"within {plan.amount(whole['smallest_margin'])} and finds a change of "
+            f"{plan.amount(whole['smallest_change'])}. Add text, or accept a wider "
+            "margin."
+        )
     if FEWEST <= r["units"] < goal.fewest(plan.units) + 1:
         what = "Equivalence" if plan.units == "seeds" else "A claim"
-        lines.append(f"{what} needs {FEWEST} effective {noun_of(plan.units)}, however small "
-                     "their spread.")
+        lines.append(
+            f"{what} needs {FEWEST} effective {noun_of(plan.units)}, however small "
+            "their spread."
+        )
     gate = sum(getattr(TIERS["balanced"], part) for part in ("preview", "final"))
     if plan.items == "windows" and r["windows"] < gate:
-        lines.append(f"With --profile ci or release at least {gate} windows are required; "
-                     "--set tier=aggressive asks for fewer.")
+        lines.append(
+            f"With --profile ci or release at least {gate} windows are required; "
+            "--set tier=aggressive asks for fewer."
+        )
     lines.append(f"Pilot: {plan.source}. Independent: {noun_of(plan.units)}.")
     lines += pilot_line(plan)
     if plan.if_skewed and plan.if_skewed < goal.assurance - 0.025:
-        lines[-1] += (f" If {noun_of(plan.units)} are skewed, with tails as heavy as the "
-                      f"pilot's, it is right for about {5 * round(20 * plan.if_skewed)}.")
-    return [*lines, f"Change: the smallest that is found with {100 * goal.power:g} % power. "
-            "Margin: the smallest within which an unchanged model is called equivalent."]
+        lines[-1] += (
+            f" If {noun_of(plan.units)} are skewed, with tails as heavy as the "
+            f"pilot's, it is right for about {5 * round(20 * plan.if_skewed)}."
+        )
+    return [
+        *lines,
+        f"Change: the smallest that is found with {100 * goal.power:g} % power. "
+        "Margin: the smallest within which an unchanged model is called equivalent.",
+    ]
 
 # %% ../../nbs/report/04_plan.ipynb #bmz7atn5
 def plan_table(plan) -> list[list[str]]:
     "Head and rows: the size, its cost, what it promises."
-    costs = [name for name in ("tokens", "seconds", "cost") if name in plan.rows[0]
-             and plan.items == "windows"]  # an answer has no tokens
+    costs = [
+        name
+        for name in ("tokens", "seconds", "cost")
+        if name in plan.rows[0] and plan.items == "windows"
+    ]  # an answer has no tokens
     claimed = plan.goal.margin is not None
     table = [[plan.items, *costs, "half-width", "change", "margin", *["power"] * claimed, ""]]
     for r in plan.rows:
-        notes = [text for text, row in (("planned", plan.needed), ("all the text", plan.text))
-                 if row is not None and r["units"] == row["units"]]
+        notes = [
+            text
+            for text, row in (("planned", plan.needed), ("all the text", plan.text))
+            if row is not None and r["units"] == row["units"]
+        ]
         promised = (r["half_width"], r["smallest_change"], r["smallest_margin"])
-        table.append([f"{r['windows']:,}", *(_number(r[name]) for name in costs),
-                      *map(plan.amount, promised),
-                      *[f"{100 * (r['power'] or 0):.0f} %"] * claimed, ", ".join(notes)])
+        table.append(
+            [
+                f"{r['windows']:,}",
+                *(_number(r[name]) for name in costs),
+                *map(plan.amount, promised),
+                *[f"{100 * (r['power'] or 0):.0f} %"] * claimed,
+                ", ".join(notes),
+            ]
+        )
     return table
 
 # %% ../../nbs/report/04_plan.ipynb #gate11
 SIZED_IN = {"seeds": "seeds", **dict.fromkeys(("documents", "serial", "windows"), "windows")}
-GATE_LINE = ("Red builds, by the true change. The baseline counts as measured; what varies is "
-             "what the edit changes.")
+GATE_LINE = (
+    "Red builds, by the true change. The baseline counts as measured; what varies is "
+    "what the edit changes."
+)
 
 
 def gate_table(plan) -> list[list[str]]:
@@ -425,24 +588,36 @@ def gate_table(plan) -> list[list[str]]:
     sign = "-" if plan.metric.better == "higher" else "+"
     head = ["no change", *(sign + plan.amount(x, 3) for x in plan.gate["losses"][1:])]
     cell = lambda p: f"{100 * p:.{0 if 0.0995 <= p < 0.9795 else 1}f} %"
-    return [[plan.items, *head, ""], *(
-        [f"{row['windows']:,}", *map(cell, row["red"]), row["rule"]]
-        for row in plan.gate["rows"])]
+    return [
+        [plan.items, *head, ""],
+        *(
+            [f"{row['windows']:,}", *map(cell, row["red"]), row["rule"]]
+            for row in plan.gate["rows"]
+        ),
+    ]
 
 # %% ../../nbs/report/04_plan.ipynb #plc1
 def plan_curves(plan) -> tuple[list[tuple], str, float]:
     "(size, half-width, smallest change) of each row as they are read, their unit, the margin."
     scale, unit = shown_unit(plan.metric)
-    rows = [(r["windows"], scale * r["half_width"], scale * r["smallest_change"])
-            for r in plan.rows]
+    rows = [
+        (r["windows"], scale * r["half_width"], scale * r["smallest_change"])
+        for r in plan.rows
+    ]
     return rows, unit.strip() or "its unit", scale * (plan.goal.margin or 0)
 
 
 def draw_plan(plan) -> Picture:
     "Half-width and smallest change against the size of a run."
     rows, unit, margin = plan_curves(plan)
-    return plan_figure(rows, planned=plan.needed["windows"], what=plan.items, unit=unit,
-                       margin=margin, available=plan.text and plan.text["windows"])
+    return plan_figure(
+        rows,
+        planned=plan.needed["windows"],
+        what=plan.items,
+        unit=unit,
+        margin=margin,
+        available=plan.text and plan.text["windows"],
+    )
 
 
 def plot_plan(plan, ax):  # matplotlib.axes.Axes, which are returned
@@ -452,7 +627,8 @@ def plot_plan(plan, ax):  # matplotlib.axes.Axes, which are returned
     for label, curve in zip(("half-width", "smallest change found"), curves, strict=True):
         ax.plot(sizes, curve, label=label)
     ax.axvline(plan.needed["windows"], color="0.5", lw=1)
-    if margin: ax.axhline(margin, color="0.5", lw=1, ls="--")
+    if margin:
+        ax.axhline(margin, color="0.5", lw=1, ls="--")
     ax.set(xscale="log", yscale="log", xlabel=plan.items, ylabel=f"change [{unit}]")
     ax.legend()
     return ax
@@ -461,20 +637,21 @@ def plot_plan(plan, ax):  # matplotlib.axes.Axes, which are returned
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Plan(Shown):
     "How much to score for a goal, what it costs, and what other sizes would promise."
+
     goal: Goal
     pilot: Pilot
-    needed: dict        # the row of the planned run
+    needed: dict  # the row of the planned run
     rows: tuple[dict, ...]  # of the table
-    text: dict | None   # the row of the whole text; None: unknown
-    units: str          # what is independent: documents, serial, windows, items
-    source: str         # one sentence about the pilot
-    at_pilot: int | None = None   # windows, if the true change is the pilot's
+    text: dict | None  # the row of the whole text; None: unknown
+    units: str  # what is independent: documents, serial, windows, items
+    source: str  # one sentence about the pilot
+    at_pilot: int | None = None  # windows, if the true change is the pilot's
     if_skewed: float | None = None  # assurance, were the law skewed; None: it is not asked
     in_order: dict | None = None  # the size of the same run in whole documents of the text
-    decided: str = ""             # what the pilot's own interval shows already
+    decided: str = ""  # what the pilot's own interval shows already
     metric: Metric = METRICS["perplexity"]
     commands: dict = field(default_factory=dict)  # next; looks, to stop when it is decided
-    gate: dict | None = None      # as `gate_rates`, where a rule was asked about
+    gate: dict | None = None  # as `gate_rates`, where a rule was asked about
 
     @property
     def enough(self) -> bool | None:
@@ -491,20 +668,26 @@ class Plan(Shown):
     def summary(self) -> str:
         "What is planned, and what other sizes would promise."
         lines = aligned(plan_table(self))
-        if self.gate: lines += ["", GATE_LINE, "", *aligned(gate_table(self))]
+        if self.gate:
+            lines += ["", GATE_LINE, "", *aligned(gate_table(self))]
         said = {"next": "\nnext", "looks": "or, with --until-decided"}
         lines += [f"{said[name]}: {text}" for name, text in self.commands.items()]
         return "\n".join([*plan_sentences(self), "", *lines])
 
-    def _line(self): return f"{self.needed['windows']:,} {self.items}"
+    def _line(self):
+        return f"{self.needed['windows']:,} {self.items}"
 
-    def _sentences(self): return plan_sentences(self)
+    def _sentences(self):
+        return plan_sentences(self)
 
-    def _table(self): return plan_table(self)
+    def _table(self):
+        return plan_table(self)
 
-    def _records(self): return [*self.rows]
+    def _records(self):
+        return [*self.rows]
 
-    def _repr_html_(self): return invar_nb.result_html(self, picture=self.figure())
+    def _repr_html_(self):
+        return invar_nb.result_html(self, picture=self.figure())
 
     def figure(self) -> Picture:
         "Half-width and smallest change against the size of a run."
@@ -516,27 +699,55 @@ class Plan(Shown):
 
     def html(self) -> str:
         "The plan as one page."
-        return render_page("plan", "Plan of a comparison", html=True, figure=self.figure(),
-                           lines=plan_sentences(self), table=plan_table(self),
-                           commands=[*self.commands.values()], gate_line=GATE_LINE,
-                           gate=self.gate and gate_table(self))
+        return render_page(
+            "plan",
+            "Plan of a comparison",
+            html=True,
+            figure=self.figure(),
+            lines=plan_sentences(self),
+            table=plan_table(self),
+            commands=[*self.commands.values()],
+            gate_line=GATE_LINE,
+            gate=self.gate and gate_table(self),
+        )
 
     def to_dict(self) -> dict:
         "Plain values, ready for JSON; changes in the unit of the metric, unrounded."
         dof = None if math.isinf(self.pilot.dof) else self.pilot.dof
-        known = "needed text enough units at_pilot if_skewed in_order gate".split()
-        return {"kind": "plan", "metric": self.metric.title or self.metric.name,
-                "scale": self.metric.scale, "goal": vars(self.goal), "table": list(self.rows),
-                **{name: getattr(self, name) for name in known},
-                "pilot": vars(self.pilot) | {"dof": dof, "source": self.source},
-                "decided": self.decided or None, "next": None, "looks": None, **self.commands}
+        known = [
+            "needed",
+            "text",
+            "enough",
+            "units",
+            "at_pilot",
+            "if_skewed",
+            "in_order",
+            "gate",
+        ]
+        return {
+            "kind": "plan",
+            "metric": self.metric.title or self.metric.name,
+            "scale": self.metric.scale,
+            "goal": vars(self.goal),
+            "table": list(self.rows),
+            **{name: getattr(self, name) for name in known},
+            "pilot": vars(self.pilot) | {"dof": dof, "source": self.source},
+            "decided": self.decided or None,
+            "next": None,
+            "looks": None,
+            **self.commands,
+        }
 
 # %% ../../nbs/report/04_plan.ipynb #gate14
 def _decided(d, source, margin):
     "What the interval of a pilot of two models shows already; '' for nothing."
-    claim = claim_alone(d, margin or 0.0) if not isinstance(source, RunsComparison) else \
-        decide(d, d.p_value, replace(source.spec, improvement_threshold=margin or 0.0))
-    if margin and claim == "equivalent": return f"equivalent within {margin_text(margin, d)}"
+    claim = (
+        claim_alone(d, margin or 0.0)
+        if not isinstance(source, RunsComparison)
+        else decide(d, d.p_value, replace(source.spec, improvement_threshold=margin or 0.0))
+    )
+    if margin and claim == "equivalent":
+        return f"equivalent within {margin_text(margin, d)}"
     far = margin and claim in ("improved", "regressed") and is_beyond(d, margin)
     return f"{claim}, beyond the margin of {margin_text(margin, d)}" if far else ""
 
@@ -544,9 +755,15 @@ def _decided(d, source, margin):
 def _refuse_outside(misplaced: dict):
     "What was passed beside the goal that it belongs to."
     named = ", ".join(f"{name}={value!r}" for name, value in misplaced.items())
-    refuse("plan_comparison", "what a run promises must stand in a goal", named,
-           f"Write goal=Goal({named})" if {*misplaced} <= {*Goal.__annotations__} else
-           f"A goal has {', '.join(Goal.__annotations__)}", error=UsageError)
+    refuse(
+        "plan_comparison",
+        "what a run promises must stand in a goal",
+        named,
+        f"Write goal=Goal({named})"
+        if {*misplaced} <= {*Goal.__annotations__}
+        else f"A goal has {', '.join(Goal.__annotations__)}",
+        error=UsageError,
+    )
 
 
 def _own_supply(items: Pair, codes: np.ndarray) -> Supply:
@@ -560,18 +777,20 @@ def plan_comparison(
     source,  # a Pair, the result of `compare_runs`, a Pilot, or the s of one unit
     *,
     goal: Goal | None = None,
-    units: str = "auto",            # as for `compare`
-    metric: str | None = None,      # None: the primary one
+    units: str = "auto",  # as for `compare`
+    metric: str | None = None,  # None: the primary one
     correlation: float | None = None,  # of both models' losses, where one is known
     supply: Supply | None = None,  # the text; None: in proportion to the pilot itself
-    gate: str | None = None,       # a rule of one's own, as for `gate_limit`
-    **misplaced: object,           # refused: the margin and what else a `Goal` has
+    gate: str | None = None,  # a rule of one's own, as for `gate_limit`
+    **misplaced: object,  # refused: the margin and what else a `Goal` has
 ) -> Plan:
     "How much to score; raises ContractError where a pilot is too small or shows no spread."
-    if misplaced: _refuse_outside(misplaced)
+    if misplaced:
+        _refuse_outside(misplaced)
     goal = goal or Goal()
-    pilot, d, items, about = pilot_of(source, units=units, metric=metric, level=goal.level,
-                                      correlation=correlation)
+    pilot, d, items, about = pilot_of(
+        source, units=units, metric=metric, level=goal.level, correlation=correlation
+    )
     as_margin(goal.margin, d.metric if d else METRICS["perplexity"], "plan_comparison")
     kind, stock, shows = "windows" if units == "auto" else units, supply, {}
     if runs := isinstance(source, RunsComparison):
@@ -581,20 +800,30 @@ def plan_comparison(
         codes = choose_units(items, asked=kind).codes
         own = _own_supply(items, codes)
         if supply and supply.order is not None:
-            supply = replace(supply, between=between_share(items, codes),
-                             per_unit=units_eff(own.tokens.astype(float)) / own.units)
+            supply = replace(
+                supply,
+                between=between_share(items, codes),
+                per_unit=units_eff(own.tokens.astype(float)) / own.units,
+            )
         stock, shows = supply or own, {"metric": d.metric}
-        fitted = lambda pilot, text=stock: for_text(pilot, own, text) if kind in (
-            "documents", "clusters") else pilot
+        fitted = lambda pilot, text=stock: (
+            for_text(pilot, own, text) if kind in ("documents", "clusters") else pilot
+        )
         if not pilot.serial and (law := fitted(pilot, own)).tail < 1:
             shows["if_skewed"] = skewed_assurance(
-                law, d.n_units, lambda one: goal.needs(fitted(one)),
-                lambda truth, n: goal.kept(fitted(truth), n))
+                law,
+                d.n_units,
+                lambda one: goal.needs(fitted(one)),
+                lambda truth, n: goal.kept(fitted(truth), n),
+            )
         pilot = fitted(pilot)
 
-    def size(n): return stock.size(n) if stock else {"windows": math.ceil(n)}
+    def size(n):
+        return stock.size(n) if stock else {"windows": math.ceil(n)}
+
     def row(n):
         return {"units": n, **size(n), **goal.promises(pilot, max(2, math.floor(n + 1e-9)))}
+
     n = goal.needs(pilot, fewest := goal.fewest(kind))
     needed, whole = row(n), row(supply.units) if supply and supply.units >= 2 else None
     if supply and supply.order is not None:
@@ -612,7 +841,22 @@ def plan_comparison(
         sizes = {items.n: own.units} if items else {}
         sizes |= {r["windows"]: r["units"] for r in (whole, needed) if r}
         level = d and (d.candidate if isinstance(source, WindowLosses) else d.baseline)
-        shows["gate"] = gate_rates(gate, pilot, sizes, goal, level, d.metric if d else
-                                   METRICS["perplexity"], bool(d) and d.method == "tango")
-    return Plan(goal=goal, pilot=pilot, needed=needed, rows=tuple(rows), text=whole,
-                units=kind, source=about, **shows)
+        shows["gate"] = gate_rates(
+            gate,
+            pilot,
+            sizes,
+            goal,
+            level,
+            d.metric if d else METRICS["perplexity"],
+            bool(d) and d.method == "tango",
+        )
+    return Plan(
+        goal=goal,
+        pilot=pilot,
+        needed=needed,
+        rows=tuple(rows),
+        text=whole,
+        units=kind,
+        source=about,
+        **shows,
+    )

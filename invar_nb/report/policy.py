@@ -6,21 +6,26 @@
 __all__ = ['window_stats', 'pair_fields', 'source_fields', 'gate_of', 'required_gate', 'acceptance', 'exit_of']
 
 # %% ../../nbs/report/01_policy.ipynb #e0b13224
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-import math
 
 import numpy as np
 
 from ..arms.window_losses import find_splits
 from ..arms.windows import perplexity
 from ..comparison.difference import Settings, measure
-from ..comparison.rules import (as_tier, overlap_fraction, why_degenerate,
-                                       window_changes)
+from ..comparison.rules import as_tier, overlap_fraction, why_degenerate, window_changes
 from ..comparison.study import BASELINE, CONTROL, Study
 from ..comparison.units import choose_units
-from ..comparison.verdict import (WITHIN, change_text, few_text, is_beyond,
-                                         is_decided_by_few, margin_text)
+from invar_nb.comparison.verdict import (
+    WITHIN,
+    change_text,
+    few_text,
+    is_beyond,
+    is_decided_by_few,
+    margin_text,
+)
 from ..foundations.refuse import UsageError, refuse
 from ..metrics.likelihood import nats_per_token
 from ..metrics.metric import METRICS
@@ -36,28 +41,55 @@ def window_stats(pair, rules) -> dict:
     drawn = {"replicates": rules.replicates, "seed": rules.seed}
     resample = "windows" if rules.replicates is None else rules.resample
     metric = replace(METRICS["perplexity"], missing=None)  # of whole documents: per byte
-    interval = measure(metric, pair, choose_units(pair, asked="windows"), Settings(
-        method="bca", level=rules.level, **drawn, resample=resample)).interval
+    interval = measure(
+        metric,
+        pair,
+        choose_units(pair, asked="windows"),
+        Settings(method="bca", level=rules.level, **drawn, resample=resample),
+    ).interval
     tier, used = as_tier(rules.tier), {**counts, "replicates": rules.replicates}
-    coverage = {name: {"used": n, "required": (least := getattr(tier, name)),
-                       "ok": n is None or n >= least} for name, n in used.items()}
+    coverage = {
+        name: {
+            "used": n,
+            "required": (least := getattr(tier, name)),
+            "ok": n is None or n >= least,
+        }
+        for name, n in used.items()
+    }
     plan = a.provenance.get("looks") or {"windows": a.provenance.get("windows_scored")}
     n = plan["windows"]  # asked for; fewer are there where looks decided, or rows are gone
     asked = {"preview": n and n // 2, "final": n and n - n // 2}
-    return {**counts, "split": how, "stats": {
-        **{f"requested_{name}": many for name, many in asked.items()},
-        **{f"actual_{name}": many for name, many in counts.items()},
-        "window_match_fraction": 1.0, "window_overlap_fraction": overlap,
-        "window_overlap_basis": basis, "paired_windows": len(a),
-        "paired_delta_summary": {
-            "mean": math.fsum((a.tokens * d).tolist()) / float(a.tokens.sum()),
-            "std": float(d.std(ddof=1)) if len(d) > 1 else None,
-            "min": float(d.min()), "max": float(d.max()),
-            "degenerate": reason is not None, "degenerate_reason": reason},
-        "bootstrap": {"method": "bca", **drawn, "level": rules.level,
-                      "ci": [interval.low, interval.high]},
-        "coverage": {"tier": tier.name, **coverage,
-                     "ok": all(part["ok"] for part in coverage.values())}}}
+    return {
+        **counts,
+        "split": how,
+        "stats": {
+            **{f"requested_{name}": many for name, many in asked.items()},
+            **{f"actual_{name}": many for name, many in counts.items()},
+            "window_match_fraction": 1.0,
+            "window_overlap_fraction": overlap,
+            "window_overlap_basis": basis,
+            "paired_windows": len(a),
+            "paired_delta_summary": {
+                "mean": math.fsum((a.tokens * d).tolist()) / float(a.tokens.sum()),
+                "std": float(d.std(ddof=1)) if len(d) > 1 else None,
+                "min": float(d.min()),
+                "max": float(d.max()),
+                "degenerate": reason is not None,
+                "degenerate_reason": reason,
+            },
+            "bootstrap": {
+                "method": "bca",
+                **drawn,
+                "level": rules.level,
+                "ci": [interval.low, interval.high],
+            },
+            "coverage": {
+                "tier": tier.name,
+                **coverage,
+                "ok": all(part["ok"] for part in coverage.values()),
+            },
+        },
+    }
 
 # %% ../../nbs/report/01_policy.ipynb #50ecd5ce
 def pair_fields(study: Study, candidate: str, part: str) -> dict:
@@ -66,20 +98,37 @@ def pair_fields(study: Study, candidate: str, part: str) -> dict:
     if measured is None or measured.pair.kind != "losses" or measured.totals:
         return {"primary_metric": None, "dataset": None}
     pair = measured.pair
-    row, = study.select(candidate=candidate, part=part, role="lead")
+    (row,) = study.select(candidate=candidate, part=part, role="lead")
     d = row.value
     shown, kind = d.ratio_interval or d.interval, d.metric.name
     splits = find_splits(pair.baseline)[0] | {"all": np.ones(pair.n, dtype=bool)}
-    arms = {name: {split: perplexity(arm.log_loss[keep], arm.tokens[keep])
-                   if keep.any() else None for split, keep in splits.items()}
-            for name, arm in (("baseline", pair.baseline), ("candidate", pair.candidate))}
-    return {"dataset": {"windows": window_stats(pair, study.rules)}, "primary_metric": {
-        "kind": "ppl_causal" if kind == "perplexity" else kind, "metric": kind,
-        "unit": d.unit, "direction": d.better, "scale": d.scale, "delta": d.delta,
-        "preview": arms["candidate"]["preview"], "final": arms["candidate"]["final"],
-        "ratio": d.ratio, "ci": [d.interval.low, d.interval.high], "level": d.level,
-        "display_ci": [shown.low, shown.high], "method": d.method, "p_value": d.p_value,
-        "arms": arms}}
+    arms = {
+        name: {
+            split: perplexity(arm.log_loss[keep], arm.tokens[keep]) if keep.any() else None
+            for split, keep in splits.items()
+        }
+        for name, arm in (("baseline", pair.baseline), ("candidate", pair.candidate))
+    }
+    return {
+        "dataset": {"windows": window_stats(pair, study.rules)},
+        "primary_metric": {
+            "kind": "ppl_causal" if kind == "perplexity" else kind,
+            "metric": kind,
+            "unit": d.unit,
+            "direction": d.better,
+            "scale": d.scale,
+            "delta": d.delta,
+            "preview": arms["candidate"]["preview"],
+            "final": arms["candidate"]["final"],
+            "ratio": d.ratio,
+            "ci": [d.interval.low, d.interval.high],
+            "level": d.level,
+            "display_ci": [shown.low, shown.high],
+            "method": d.method,
+            "p_value": d.p_value,
+            "arms": arms,
+        },
+    }
 
 
 def source_fields(
@@ -89,83 +138,134 @@ def source_fields(
     "primary_metric and dataset for losses of one candidate on one text; else both None."
     names = ("primary_metric", "dataset")
     candidates = {name for name, _ in study.measured if name != CONTROL}
-    losses = [pair for pair in pairs
-              if (pair["candidate"], pair["part"]) in study.measured
-              and study.measured[pair["candidate"], pair["part"]].pair.kind == "losses"]
-    if len(candidates) != 1 or len(losses) != 1: return dict.fromkeys(names)
+    losses = [
+        pair
+        for pair in pairs
+        if (pair["candidate"], pair["part"]) in study.measured
+        and study.measured[pair["candidate"], pair["part"]].pair.kind == "losses"
+    ]
+    if len(candidates) != 1 or len(losses) != 1:
+        return dict.fromkeys(names)
     return {name: losses[0][name] for name in names}
 
 # %% ../../nbs/report/01_policy.ipynb #9fad455e
 def gate_of(row, baseline, limit: float, label: str = "") -> dict:
     "The upper end of the ratio of perplexities against a limit; raises UsageError."
     d = row.value  # of the leading row; `baseline` is the arm
-    if d.scale == "log" and d.metric.name != "drift": upper = math.exp(d.interval.high)
+    if d.scale == "log" and d.metric.name != "drift":
+        upper = math.exp(d.interval.high)
     elif d.metric.name == "bits_per_byte":
         upper = math.exp(nats_per_token(baseline, d.interval.high))
     else:
-        refuse("report", "a gate needs perplexity as the primary metric", repr(d.metric.name),
-               "Name perplexity first, or use --profile dev without --gate",
-               error=UsageError)
-    return {"limit": limit, "observed": upper, "passed": upper <= limit,
-            "because": f"the upper end of the ratio{label and f' on {label}'}, {upper:.4f}, "
-                       f"exceeds the gate's limit of {limit:g}."}
+        refuse(
+            "report",
+            "a gate needs perplexity as the primary metric",
+            repr(d.metric.name),
+            "Name perplexity first, or use --profile dev without --gate",
+            error=UsageError,
+        )
+    return {
+        "limit": limit,
+        "observed": upper,
+        "passed": upper <= limit,
+        "because": f"the upper end of the ratio{label and f' on {label}'}, {upper:.4f}, "
+        f"exceeds the gate's limit of {limit:g}.",
+    }
 
 # %% ../../nbs/report/01_policy.ipynb #req2
 def required_gate(study: Study, candidate: str) -> dict:
     "Whether each part or slice of a candidate is shown not to be worse; raises UsageError."
     asked, leads = study.rules.required, study.select(candidate=candidate, role="lead")
     names = {row.key.part: row.key.metric for row in leads}
-    slices = [row for row in study.select(candidate=candidate, role="rest")
-              if row.key.slice and row.key.metric == names[row.key.part]]
+    slices = [
+        row
+        for row in study.select(candidate=candidate, role="rest")
+        if row.key.slice and row.key.metric == names[row.key.part]
+    ]
     if asked != "parts" and not slices:
-        refuse("report", f"required={asked!r} needs slices of the primary metric", "none",
-               "Slice by a column, or require parts", error=UsageError)
+        refuse(
+            "report",
+            f"required={asked!r} needs slices of the primary metric",
+            "none",
+            "Slice by a column, or require parts",
+            error=UsageError,
+        )
     absent = [part for name, part in study.arms if name == BASELINE and part not in names]
     sliced = {row.key.part for row in slices}
     bare = [part for part in names if part not in sliced] if asked == "slices" else []
     rows = leads * (asked != "slices") + slices * (asked != "parts")
     label = lambda row: ", ".join(filter(None, row.key[1:4:2])) or candidate
-    missed = [row for row in rows if not (
-        row.value.enough and row.value.worse.high < row.margin)]
+    missed = [
+        row for row in rows if not (row.value.enough and row.value.worse.high < row.margin)
+    ]
     size = lambda row: change_text(row.value.worse.high, row.value, sign=False)
     noun = {"parts": "parts", "slices": "slices", "all": "parts and slices"}[asked]
     shown, total = len(rows) - len(missed), len(rows) + len(absent) + len(bare)
-    said = f"required of {candidate}: {shown} of {total} {noun} are " \
-           "shown not to be worse than the margin"
-    some = "; ".join([f"{part} was not measured" for part in absent] + [
-        f"{part} has no slices" for part in bare] + [
-        f"{label(row)} may be worse by {size(row)}" if row.value.enough
-        else f"{label(row)} has too few units" for row in missed[:3]])
-    if missed or absent or bare: said += f" ({some}{'; ...' * (len(missed) > 3)})"
+    said = (
+        f"required of {candidate}: {shown} of {total} {noun} are "
+        "shown not to be worse than the margin"
+    )
+    some = "; ".join(
+        [f"{part} was not measured" for part in absent]
+        + [f"{part} has no slices" for part in bare]
+        + [
+            f"{label(row)} may be worse by {size(row)}"
+            if row.value.enough
+            else f"{label(row)} has too few units"
+            for row in missed[:3]
+        ]
+    )
+    if missed or absent or bare:
+        said += f" ({some}{'; ...' * (len(missed) > 3)})"
     elif len({row.key.metric for row in rows}) == 1:
         worst = max(rows, key=lambda row: row.value.worse.high)
         said += "; none is worse"
-        if worst.value.worse.high > 0: said += f" by more than {size(worst)}"
+        if worst.value.worse.high > 0:
+            said += f" by more than {size(worst)}"
         said += f" ({100 * (1 + study.rules.level) / 2:g} %)"
-    return {"candidate": candidate, "passed": not missed + absent + bare,
-            "because": f"{said}.", "missed": [row.key._asdict() for row in missed]}
+    return {
+        "candidate": candidate,
+        "passed": not missed + absent + bare,
+        "because": f"{said}.",
+        "missed": [row.key._asdict() for row in missed],
+    }
 
 # %% ../../nbs/report/01_policy.ipynb #accc
 def acceptance(study: Study, row) -> tuple[bool, str]:
     "Whether a row's loss is accepted, and what the rules say of it; '' where nothing."
-    few = row.role != "level" and row.claim == "inconclusive" and is_decided_by_few(
-        row.value, row.margin)
-    if not study.rules.accepted or row.claim != "regressed" and not few: return False, ""
-    leads, said = {each.key[:2]: each.key.metric for each in study.rows
-                   if each.role in ("lead", "pooled")}, ""
+    few = (
+        row.role != "level"
+        and row.claim == "inconclusive"
+        and is_decided_by_few(row.value, row.margin)
+    )
+    if not study.rules.accepted or row.claim != "regressed" and not few:
+        return False, ""
+    leads, said = (
+        {
+            each.key[:2]: each.key.metric
+            for each in study.rows
+            if each.role in ("lead", "pooled")
+        },
+        "",
+    )
     for one in study.rules.accepted:
         key = (one.candidate or row.key.candidate, one.part or row.key.part)
         metric = one.metric or leads.get(row.key[:2])
-        if (*key, metric) != row.key[:3]: continue
+        if (*key, metric) != row.key[:3]:
+            continue
         size, reason = margin_text(one.up_to, row.value), one.reason.rstrip(".")
         shown = change_text(min(row.value.interval, key=abs), row.value)
-        if one.expired: said = f"accepted until {one.expires}, which has passed: {reason}"
-        elif few and -row.value.improvement > one.up_to: said = (
-            f"that is more than the {size} accepted until {one.expires}: {reason}")
+        if one.expired:
+            said = f"accepted until {one.expires}, which has passed: {reason}"
+        elif few and -row.value.improvement > one.up_to:
+            said = f"that is more than the {size} accepted until {one.expires}: {reason}"
         elif not is_beyond(row.value, one.up_to):
             return True, f"accepted up to {size} until {one.expires}: {reason}"
-        else: said = f"at least {shown} is shown, more than the {size} accepted until " \
-                     f"{one.expires}: {reason}"
+        else:
+            said = (
+                f"at least {shown} is shown, more than the {size} accepted until "
+                f"{one.expires}: {reason}"
+            )
     return False, said
 
 
@@ -191,12 +291,16 @@ def _where(study, rows, most):
 def _why_few(study, rows, also):
     "Which units alone decide rows that lead, and what to do about them."
     several = len(study.leading) > 1
-    named = [(_named(study, row) if several else "", few_text(row.value, row.margin))
-             for row in rows[:3]]
+    named = [
+        (_named(study, row) if several else "", few_text(row.value, row.margin))
+        for row in rows[:3]
+    ]
     said = "; ".join(": ".join(filter(None, each)) for each in named)
     titles = ", ".join(dict.fromkeys(row.value.title for row in rows))
-    return (f"{titles} is worse by more than the margin{also}; {said}. Look at it: score it "
-            "again, or leave it out of both arms.")
+    return (
+        f"{titles} is worse by more than the margin{also}; {said}. Look at it: score it "
+        "again, or leave it out of both arms."
+    )
 
 # %% ../../nbs/report/01_policy.ipynb #few10
 def _why_secondary(study, other, keys, also):
@@ -205,9 +309,9 @@ def _why_secondary(study, other, keys, also):
     change = change_text(other.value.delta, other.value)
     p = "" if other.adjusted_p is None else f", adjusted p = {other.adjusted_p:.2g}"
     family = [row for row in study.rows if row.p and row.key not in keys]
-    if other.key.slice and p: p += f" among {len(family)} rows with the slices"
+    if other.key.slice and p:
+        p += f" among {len(family)} rows with the slices"
     return f"{other.value.title} regressed{where and f' on {where}'}: {change}{p}{also}."
-
 
 # %% ../../nbs/report/01_policy.ipynb #f9877df9
 def exit_of(
@@ -218,54 +322,102 @@ def exit_of(
     made = lambda code, rule, because: {"code": code, "rule": rule, "because": because}
     leading, asked = study.leading, study.rules.required
     known = {row.key: acceptance(study, row) for row in study.rows}
-    also = lambda rows: "".join(dict.fromkeys(
-        f"; {said}" for row in rows if (said := known[row.key][1])))
-    worse = [row for row in study.rows if row.claim == "regressed" and not known[row.key][0]
-             and (asked != "not-beyond" or row.shows("beyond"))]
+    also = lambda rows: "".join(
+        dict.fromkeys(f"; {said}" for row in rows if (said := known[row.key][1]))
+    )
+    worse = [
+        row
+        for row in study.rows
+        if row.claim == "regressed"
+        and not known[row.key][0]
+        and (asked != "not-beyond" or row.shows("beyond"))
+    ]
     if failed := study.failed:
         what = f"{', '.join(failed)} was not" if study.rows else "nothing was"
         return made(5, "failed_runs", f"a run failed, so {what} compared.")
-    if study.is_same: return made(0, "not_worse", "the weights are identical.")
-    if not leading: return made(0, "measured", "nothing was compared.")
+    if study.is_same:
+        return made(0, "not_worse", "the weights are identical.")
+    if not leading:
+        return made(0, "measured", "nothing was compared.")
     keys = {row.key for row in leading}
     if first := [row for row in worse if row.key in keys]:
         names = ", ".join(dict.fromkeys(row.value.title for row in first))
         where = _where(study, first, 12) if len(leading) > 1 else ""
         if not study.verdicts and not any(row.shows("beyond") for row in first):
-            return made(1, "perhaps_within_margin", f"{names} regressed{where}, perhaps by "
-                        "less than the margin; --require not-beyond lets such a loss pass"
-                        f"{also(first)}.")
+            return made(
+                1,
+                "perhaps_within_margin",
+                f"{names} regressed{where}, perhaps by "
+                "less than the margin; --require not-beyond lets such a loss pass"
+                f"{also(first)}.",
+            )
         return made(1, "primary_regressed", f"{names} regressed{where}{also(first)}.")
-    if few := [row for row in leading if row.claim == "inconclusive" and is_decided_by_few(
-            row.value, row.margin) and not known[row.key][0]]:
+    if few := [
+        row
+        for row in leading
+        if row.claim == "inconclusive"
+        and is_decided_by_few(row.value, row.margin)
+        and not known[row.key][0]
+    ]:
         return made(1, "few_units_decide", _why_few(study, few, also(few)))
     candidates = {row.key.candidate for row in leading}
     if other := next((row for row in worse if row.key.candidate in candidates), None):
-        return made(1, "secondary_regressed", _why_secondary(
-            study, other, keys, also([other])))
+        return made(
+            1, "secondary_regressed", _why_secondary(study, other, keys, also([other]))
+        )
     if failed := next((gate for gate in gates if not gate["passed"]), None):
         return made(1, "gate_failed", failed["because"])
-    good = {"equivalent": lambda row: row.claim == "equivalent",
-            "not-worse": lambda row: row.claim in ("equivalent", *WITHIN)
-            or row.shows("not_worse")}
-    if missed := [row for row in leading if asked in good and not good[asked](row)
-                  and not known[row.key][0]]:
+    good = {
+        "equivalent": lambda row: row.claim == "equivalent",
+        "not-worse": lambda row: (
+            row.claim in ("equivalent", *WITHIN) or row.shows("not_worse")
+        ),
+    }
+    if missed := [
+        row
+        for row in leading
+        if asked in good and not good[asked](row) and not known[row.key][0]
+    ]:
         labels = _listed(study, missed, 3)
-        return made(1, "requirement_missed", f"{asked.replace('-', ' ')} is required, and was "
-                    f"not shown{labels and f' of {labels}'}.")
-    lost = [row for row in study.rows if row.claim == "regressed"
-            and row.key.candidate in candidates]
+        return made(
+            1,
+            "requirement_missed",
+            f"{asked.replace('-', ' ')} is required, and was "
+            f"not shown{labels and f' of {labels}'}.",
+        )
+    lost = [
+        row
+        for row in study.rows
+        if row.claim == "regressed" and row.key.candidate in candidates
+    ]
     if any(not known[row.key][0] for row in lost):  # shown, and no loss beyond the margin
-        return made(0, "no_loss_beyond_shown", "a loss was shown, but none beyond the "
-                    "margin.")
+        return made(0, "no_loss_beyond_shown", "a loss was shown, but none beyond the margin.")
     undecided = [row for row in leading if row.claim == "inconclusive"]
     if undecided and study.rules.fail_inconclusive:
         return made(4, "inconclusive", "the evidence does not decide.")
-    if lost: return made(0, "accepted_loss", "; ".join(dict.fromkeys(
-        f"{row.value.title} regressed{_where(study, [row], 1)}, {known[row.key][1]}"
-        for row in lost)) + ".")
+    if lost:
+        return made(
+            0,
+            "accepted_loss",
+            "; ".join(
+                dict.fromkeys(
+                    f"{row.value.title} regressed{_where(study, [row], 1)}, {known[row.key][1]}"
+                    for row in lost
+                )
+            )
+            + ".",
+        )
     if not all(row.shows("not_worse") for row in undecided):
-        return made(0, "no_regression_shown", "no regression was shown, and none was ruled "
-                    "out; with --fail-inconclusive this is exit 4.")
-    return made(0, "not_worse", f"{asked.replace('-', ' ')} was required and shown."
-                if asked in good else "no regression was shown.")
+        return made(
+            0,
+            "no_regression_shown",
+            "no regression was shown, and none was ruled "
+            "out; with --fail-inconclusive this is exit 4.",
+        )
+    return made(
+        0,
+        "not_worse",
+        f"{asked.replace('-', ' ')} was required and shown."
+        if asked in good
+        else "no regression was shown.",
+    )

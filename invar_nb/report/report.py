@@ -9,18 +9,18 @@ __all__ = ['Claim', 'Kind', 'FORMS', 'PAGES', 'FORMULA', 'Section', 'KeySection'
            'files_of_older', 'printed_rows']
 
 # %% ../../nbs/report/06_report.ipynb #f93ca539
-from collections.abc import Iterable, Mapping
 import csv
-from dataclasses import dataclass, field, fields
-from importlib import metadata
 import io
 import json
 import os
-from pathlib import Path
 import platform
 import re
 import sys
 import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from importlib import metadata
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any, Literal
 
@@ -29,25 +29,48 @@ import psutil
 
 from ..arms.arm import Scores, Translations
 from ..arms.window_losses import StreamedLosses
-from ..comparison.study import Study, WeightsArm
 from ..comparison.difference import shown_unit
-from ..experiments.runs import read_row
+from ..comparison.study import Study, WeightsArm
 from ..experiments.improvement import RunsArm
+from ..experiments.runs import read_row
 from ..files.losses import losses_bytes, parse_losses
 from ..files.predictions import parse_kept, predictions_bytes
 from ..foundations.interval import Shown
 from ..foundations.journal import finish
 from ..foundations.refuse import ContractError, refuse, usual_rounding
-from ..foundations.store import (as_shape, canonical_json, canonical_text, now,
-                                        content_digest, digest, read_file,
-                                        strict_json, write_folder)
+from invar_nb.foundations.store import (
+    as_shape,
+    canonical_json,
+    canonical_text,
+    content_digest,
+    digest,
+    now,
+    read_file,
+    strict_json,
+    write_folder,
+)
+from invar_nb.report.answer import (
+    MOST_ROWS,
+    answer_table,
+    badge,
+    first_line,
+    next_line,
+    rests_line,
+    result_picture,
+    summary,
+    summary_markdown,
+)
 from .build import SCHEMA, document_of
-from .answer import (MOST_ROWS, answer_table, badge, first_line, next_line,
-                                    rests_line,
-                                    result_picture, summary, summary_markdown)
 from .figures import visible
-from .page import (answer_forest, axis_of, blind_line, leads_of,
-                                  reliability_pictures, render_html, render_markdown)
+from invar_nb.report.page import (
+    answer_forest,
+    axis_of,
+    blind_line,
+    leads_of,
+    reliability_pictures,
+    render_html,
+    render_markdown,
+)
 
 # %% ../../nbs/report/06_report.ipynb #c005
 class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -56,6 +79,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 class KeySection(Section):
     "Which number a row holds."
+
     candidate: str
     part: str
     metric: str
@@ -63,24 +87,31 @@ class KeySection(Section):
     against: str | None  # another candidate; null: the baseline
 
 
-Claim = Literal["improved", "equivalent", "inconclusive", "regressed", "worse within margin",
-                "better within margin"]
+Claim = Literal[
+    "improved",
+    "equivalent",
+    "inconclusive",
+    "regressed",
+    "worse within margin",
+    "better within margin",
+]
 
 
 class RowSection(Section):
     "One number and what may be claimed of it."
+
     key: KeySection
     role: Literal["lead", "rest", "pooled", "contrast", "control", "level"]
-    value: dict[str, Any]      # a difference with its interval, or the level of one arm
-    margin: float              # smallest change that matters, in the metric's unit
-    p: dict[str, float]        # of the questions that its family asks
+    value: dict[str, Any]  # a difference with its interval, or the level of one arm
+    margin: float  # smallest change that matters, in the metric's unit
+    p: dict[str, float]  # of the questions that its family asks
     adjusted: dict[str, float]  # the same, adjusted within the family
-    floor: float | None        # numerical noise, in the unit of the difference
+    floor: float | None  # numerical noise, in the unit of the difference
     claim: Claim | None
-    alone: Claim | None        # what its interval suggests, where the family forbids that
+    alone: Claim | None  # what its interval suggests, where the family forbids that
     blind_spot: dict[str, float] | None  # share and loss of a kind that may be missing
-    about: dict[str, Any]      # of a pooled row: weights, spread, the next text
-    words: dict[str, str]      # change, interval, margin as a sentence says them
+    about: dict[str, Any]  # of a pooled row: weights, spread, the next text
+    words: dict[str, str]  # change, interval, margin as a sentence says them
 
 # %% ../../nbs/report/06_report.ipynb #c008
 Kind = Literal["losses", "answers", "scores", "runs", "translations", "weights"]
@@ -88,111 +119,130 @@ Kind = Literal["losses", "answers", "scores", "runs", "translations", "weights"]
 
 class Units(Section):
     "What the intervals take for independent, why, and what they speak of."
+
     kind: str
     n: int
     effective: float
     because: str
     speaks_of: str
     alike: dict[str, Any] | None  # where one weighs much: with every unit counted the same
-    pairing: float | None   # how much more evidence unpaired arms would need
+    pairing: float | None  # how much more evidence unpaired arms would need
     words: dict[str, str]
 
 
 class Facts(Section):
     "Plain facts that come before any statistics."
+
     weights: Literal["identical", "rearranged", "recast", "different", "unknown"]
     identical_items: int | None  # items on which both arms say exactly the same
     tensors_changed: int | None
     tensors: int | None
-    edit: str | None             # pruned or quantised, where that is all that was done
+    edit: str | None  # pruned or quantised, where that is all that was done
     sentence: str
-    details: list[str] = []      # config and tokenizer, field by field
+    details: list[str] = []  # config and tokenizer, field by field
 
 
 class PairSection(Section):
     "A candidate beside the baseline on one part."
+
     candidate: str
     part: str
     units: Units
     facts: Facts
-    missing: dict[str, str]       # metric -> why it is not there
-    gate: dict[str, Any] | None   # limit, observed, passed
-    tail: dict[str, Any] | None   # quantiles of the windows' differences against limits
+    missing: dict[str, str]  # metric -> why it is not there
+    gate: dict[str, Any] | None  # limit, observed, passed
+    tail: dict[str, Any] | None  # quantiles of the windows' differences against limits
     passages: dict[str, Any] | None  # windows and documents that changed most
     primary_metric: dict[str, Any] | None = None  # fields of the source systems: of losses
-    dataset: dict[str, Any] | None = None         # that are in memory
+    dataset: dict[str, Any] | None = None  # that are in memory
 
 
 class PartSection(Section):
     "A test set: its hash, its size, its languages."
+
     part: str
     kind: Kind
     data_id: str
     n: int
-    unit: str | None              # tokens, bytes or words that a window counts by
+    unit: str | None  # tokens, bytes or words that a window counts by
     weight: float | None
-    documents: int | None         # or clusters
+    documents: int | None  # or clusters
     labels: list[str] | None
     languages: dict[str, Any] | None
 
 
 class ArmSection(Section):
     "Whose arm it is, the file that holds it, and what it says by itself."
+
     name: str
     part: str
     model: str
     kind: Kind
     n: int
     data_id: str
-    file: str | None              # null: not saved
+    file: str | None  # null: not saved
     sha256: str | None
-    streamed: bool                # losses that stayed in their file and were added up
-    levels: dict[str, Any]        # metric -> its value of this arm
-    details: dict[str, Any]       # metric -> notes, values and tables beside its value
+    streamed: bool  # losses that stayed in their file and were added up
+    levels: dict[str, Any]  # metric -> its value of this arm
+    details: dict[str, Any]  # metric -> notes, values and tables beside its value
     provenance: dict[str, Any]
 
 # %% ../../nbs/report/06_report.ipynb #c011
 class Ranking(Section):
     "The candidates of one part: best estimate first, and groups that nothing distinguishes."
+
     part: str
     order: list[str]
     groups: list[list[str]]
     may_be_best: dict[str, float]  # p that no other candidate of the part is better
-    smallest: str | None       # of those that are smaller than the baseline and not worse
-    fits: str | None           # the best estimate within the budget, where there is one
+    smallest: str | None  # of those that are smaller than the baseline and not worse
+    fits: str | None  # the best estimate within the budget, where there is one
     size_unit: Literal["bits per weight", "bytes"] | None
     sizes: dict[str, float | None]
 
 
 class Exit(Section):
     "The exit code of the command, the rule that gave it (`exit_of`), and one sentence."
+
     code: int
-    rule: Literal["measured", "not_worse", "no_regression_shown", "primary_regressed",
-                  "perhaps_within_margin", "few_units_decide",
-                  "secondary_regressed", "gate_failed", "requirement_missed",
-                  "no_loss_beyond_shown", "accepted_loss", "inconclusive", "failed_runs"]
+    rule: Literal[
+        "measured",
+        "not_worse",
+        "no_regression_shown",
+        "primary_regressed",
+        "perhaps_within_margin",
+        "few_units_decide",
+        "secondary_regressed",
+        "gate_failed",
+        "requirement_missed",
+        "no_loss_beyond_shown",
+        "accepted_loss",
+        "inconclusive",
+        "failed_runs",
+    ]
     because: str
 
 
 class Document(Section):
     "report.json."
+
     schema: Literal["invar_nb/report/2"]
     version: Annotated[str, msgspec.Meta(pattern=r"^[0-9A-Za-z.+!]{1,64}$")]
     headline: str
     rationale: str
     claim: str | None
     exit: Exit
-    rules: dict[str, Any]             # what was decided beforehand, where it is not the usual
+    rules: dict[str, Any]  # what was decided beforehand, where it is not the usual
     rows: list[RowSection]
     pairs: list[PairSection]
-    required: list[dict[str, Any]]    # of each candidate that decides, where rules require it
+    required: list[dict[str, Any]]  # of each candidate that decides, where rules require it
     parts: Annotated[list[PartSection], msgspec.Meta(min_length=1)]
     rankings: list[Ranking]
-    looks: dict[str, Any] | None      # of a comparison that was looked at until decided
-    arms: dict[str, ArmSection]       # by the name of the file
+    looks: dict[str, Any] | None  # of a comparison that was looked at until decided
+    arms: dict[str, ArmSection]  # by the name of the file
     primary_metric: dict[str, Any] | None  # those of the only pair of losses
     dataset: dict[str, Any] | None
-    doubts: list[str]                 # what makes the intervals themselves doubtful
+    doubts: list[str]  # what makes the intervals themselves doubtful
     warnings: list[str]
     conventions: list[str]
     signature: str
@@ -202,8 +252,11 @@ class Document(Section):
 
 def report_schema() -> dict:
     "The JSON Schema (2020-12) of report.json, generated from the types above."
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": SCHEMA,
-            **msgspec.json.schema(Document)}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": SCHEMA,
+        **msgspec.json.schema(Document),
+    }
 
 # %% ../../nbs/report/06_report.ipynb #d79018e6
 def _object_form(kind):
@@ -213,12 +266,23 @@ def _object_form(kind):
     def read(data, name):
         values = strict_json(data, where=f"verify: {name}")
         if not isinstance(values, dict) or values.keys() | {*later} != {*names}:
-            refuse("verify", f"{name} must hold {kind.kind}", "another object",
-                   "Ask for the file")
+            refuse(
+                "verify", f"{name} must hold {kind.kind}", "another object", "Ask for the file"
+            )
         return kind(**values)
-    return ".json", lambda arm: canonical_json(
-        {name: value for name in names for value in [getattr(arm, name)]
-         if name not in later or value}).encode(), read
+
+    return (
+        ".json",
+        lambda arm: canonical_json(
+            {
+                name: value
+                for name in names
+                for value in [getattr(arm, name)]
+                if name not in later or value
+            }
+        ).encode(),
+        read,
+    )
 
 
 def _runs_bytes(arm):
@@ -228,13 +292,24 @@ def _runs_bytes(arm):
 
 def _read_runs(data, name):
     where = f"verify: {name}"
-    rows = [as_shape(strict_json(line, where=f"{where} line {i}"), dict, f"{where} line {i}",
-                     "a row must be a run", "Ask for the file")
-            for i, line in enumerate(data.splitlines(), 1)]
+    rows = [
+        as_shape(
+            strict_json(line, where=f"{where} line {i}"),
+            dict,
+            f"{where} line {i}",
+            "a row must be a run",
+            "Ask for the file",
+        )
+        for i, line in enumerate(data.splitlines(), 1)
+    ]
     labels = {str(row.pop("arm", None)) for row in rows}
     if len(labels) != 1:
-        refuse("verify", f"{name} must hold the runs of one arm", f"{len(labels)}",
-               "Ask for the file")
+        refuse(
+            "verify",
+            f"{name} must hold the runs of one arm",
+            f"{len(labels)}",
+            "Ask for the file",
+        )
     return RunsArm(runs=tuple(map(read_row, rows)), model=labels.pop())
 
 
@@ -242,24 +317,37 @@ def _read_weights(data, name):
     values = strict_json(data, where=f"verify: {name}")
     known = isinstance(values, dict) and {*values} == {"model", "weights_digest"}
     if not known or not all(isinstance(value, str) for value in values.values()):
-        refuse("verify", f"{name} must hold a model and its weights_digest", "another object",
-               "Ask for the file")
-    return WeightsArm(model=values["model"],
-                      provenance={"weights_digest": values["weights_digest"]})
+        refuse(
+            "verify",
+            f"{name} must hold a model and its weights_digest",
+            "another object",
+            "Ask for the file",
+        )
+    return WeightsArm(
+        model=values["model"], provenance={"weights_digest": values["weights_digest"]}
+    )
 
 
 FORMS = {  # kind of evidence: ending, arm -> bytes, (bytes, name) -> arm
-    "weights": (".json", lambda arm: canonical_json(
-        {"model": arm.model, **arm.provenance}).encode(), _read_weights),
-    "losses": (".parquet", lambda arm: losses_bytes(arm, ".parquet"),
-               lambda data, name: parse_losses(data, name=name)),
+    "weights": (
+        ".json",
+        lambda arm: canonical_json({"model": arm.model, **arm.provenance}).encode(),
+        _read_weights,
+    ),
+    "losses": (
+        ".parquet",
+        lambda arm: losses_bytes(arm, ".parquet"),
+        lambda data, name: parse_losses(data, name=name),
+    ),
     "runs": (".jsonl", _runs_bytes, _read_runs),
     "answers": (".jsonl", predictions_bytes, parse_kept),
-    "scores": _object_form(Scores), "translations": _object_form(Translations)}
+    "scores": _object_form(Scores),
+    "translations": _object_form(Translations),
+}
 
 
 def evidence_names(
-    stem: str,     # key of the arm in the document
+    stem: str,  # key of the arm in the document
     arm: Mapping,  # its section
 ) -> list[str]:
     "What the file of an arm may be called: as `evidence_files` calls it."
@@ -268,7 +356,7 @@ def evidence_names(
 
 
 def evidence_files(
-    arms: Mapping,   # name of the file, without ending -> arm
+    arms: Mapping,  # name of the file, without ending -> arm
 ) -> dict[str, tuple[str, bytes | Path, str]]:  # the same -> (file, content, sha256)
     "The file of each arm; losses that stay in their file are copied."
     files = {}
@@ -287,17 +375,33 @@ def describe_environment(document: Mapping | None = None) -> dict:
     "When, where, with which versions, seeds and rules, at what cost; see SOURCE_DATE_EPOCH."
     (moment, fixed), versions = now(), {}
     for name in ("numpy", "scipy", "torch", "transformers", "pyarrow"):
-        try: versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError: versions[name] = "absent"
-    facts = {"created": moment.isoformat(timespec="seconds"), "host": platform.node(),
-             "platform": platform.platform(), "python": platform.python_version(),
-             "versions": versions, **({} if fixed else _cost())}
-    if document is None: return facts
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = "absent"
+    facts = {
+        "created": moment.isoformat(timespec="seconds"),
+        "host": platform.node(),
+        "platform": platform.platform(),
+        "python": platform.python_version(),
+        "versions": versions,
+        **({} if fixed else _cost()),
+    }
+    if document is None:
+        return facts
     looks, arms = document["looks"], document["arms"].values()
-    seeds = {"bootstrap": document["rules"].get("seed"),
-             "windows": next((seed for arm in arms if (
-                 seed := arm["provenance"].get("windows_seed")) is not None), None),
-             "looks": looks and looks["pairs"][0]["seed"]}
+    seeds = {
+        "bootstrap": document["rules"].get("seed"),
+        "windows": next(
+            (
+                seed
+                for arm in arms
+                if (seed := arm["provenance"].get("windows_seed")) is not None
+            ),
+            None,
+        ),
+        "looks": looks and looks["pairs"][0]["seed"],
+    }
     facts |= {"seeds": seeds, "policy": digest(canonical_json(document["rules"]))}
     return facts | {"run_id": digest(canonical_json([facts, content_digest(document)]))[7:23]}
 
@@ -305,41 +409,58 @@ def describe_environment(document: Mapping | None = None) -> dict:
 def _cost():
     "Seconds and memory of this process so far, and what of it was scoring."
     process = psutil.Process()
-    try: import resource
-    except ModuleNotFoundError: peak = process.memory_info().peak_wset  # Windows
-    else: peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
-        1 if sys.platform == "darwin" else 1024)
+    try:
+        import resource
+    except ModuleNotFoundError:
+        peak = process.memory_info().peak_wset  # Windows
+    else:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+            1 if sys.platform == "darwin" else 1024
+        )
     spent = getattr(sys.modules.get("invar_nb.models.score"), "SPENT", {"tokens": 0})
     speed = spent["tokens"] and round(spent["tokens"] / spent["seconds"], 1)
-    return {"seconds": round(time.time() - process.create_time(), 1),
-            "peak_memory_mb": round(peak / 1e6), "scored_tokens": spent["tokens"],
-            "scored_tokens_per_second": speed or None}
+    return {
+        "seconds": round(time.time() - process.create_time(), 1),
+        "peak_memory_mb": round(peak / 1e6),
+        "scored_tokens": spent["tokens"],
+        "scored_tokens_per_second": speed or None,
+    }
 
 # %% ../../nbs/report/06_report.ipynb #2f582dca
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Report(Shown):
     "One document: report.json as text, and the arms that it was computed from."
+
     text: str  # as report.json holds it
     arms: Mapping = field(repr=False)  # (name, part) -> arm
 
     def __post_init__(self):
-        as_shape(self.text.encode(), Document, "report", "report.json must have the structure "
-                 "of its schema", "It was edited, or another version wrote it",
-                 code="structure")
+        as_shape(
+            self.text.encode(),
+            Document,
+            "report",
+            "report.json must have the structure of its schema",
+            "It was edited, or another version wrote it",
+            code="structure",
+        )
 
     def document(self) -> dict:
         "A fresh copy of the content of report.json."
         return json.loads(self.text)
 
     to_dict = document
-    @property
-    def headline(self) -> str: return self.document()["headline"]
 
     @property
-    def exit(self) -> dict: return self.document()["exit"]  # code, rule, because
+    def headline(self) -> str:
+        return self.document()["headline"]
 
     @property
-    def digest(self) -> str: return self.document()["digest"]  # of all but the environment
+    def exit(self) -> dict:
+        return self.document()["exit"]  # code, rule, because
+
+    @property
+    def digest(self) -> str:
+        return self.document()["digest"]  # of all but the environment
 
     @property
     def exit_code(self) -> int:
@@ -356,23 +477,27 @@ class Report(Shown):
         "The answer for a comment: that of summary.md."
         return summary_markdown(self.document())
 
-    def _line(self): return f"{self.headline.removesuffix('.')}, exit {self.exit_code}"
+    def _line(self):
+        return f"{self.headline.removesuffix('.')}, exit {self.exit_code}"
 
     def _sentences(self):
         d = self.document()
         return [first_line(d), rests_line(d), blind_line(d), next_line(d, shell=False)]
 
-    def _forest(self): return answer_forest(self.document())
+    def _forest(self):
+        return answer_forest(self.document())
 
-    def _table(self): return answer_table(self.document(), MOST_ROWS - 1)
+    def _table(self):
+        return answer_table(self.document(), MOST_ROWS - 1)
 
-    def _records(self): return [*map(flat_row, printed_rows(self.document()))]
+    def _records(self):
+        return [*map(flat_row, printed_rows(self.document()))]
 
     def save(
         self,
         folder: str | os.PathLike,  # new, or one that may be replaced
         *,
-        force: bool = False,      # replace an older report
+        force: bool = False,  # replace an older report
         journals: Iterable = (),  # of the work it was made from: deleted when it is there
     ) -> Path:
         "Write report.json, report.md, report.html and the evidence in one step."
@@ -384,31 +509,45 @@ class Report(Shown):
         saved = seal(d, d["environment"], self.arms)
         content = {name: text.encode("utf-8") for name, text in render(saved).items()}
         content |= {name: data for name, data, _ in evidence.values()}
-        finish(journals, digest(content["report.json"]),
-               lambda: write_folder(folder, content, force=force, replaces=files_of_older))
+        finish(
+            journals,
+            digest(content["report.json"]),
+            lambda: write_folder(folder, content, force=force, replaces=files_of_older),
+        )
         return Path(folder)
 
 # %% ../../nbs/report/06_report.ipynb #2f582dcc
 def seal(document: dict, environment: Mapping, arms: Mapping) -> Report:
     "The report of a document, with its digest and what the digest leaves out."
-    return Report(arms=arms, text=canonical_text({
-        **document, "digest": content_digest(document), "environment": dict(environment)}))
+    return Report(
+        arms=arms,
+        text=canonical_text(
+            {**document, "digest": content_digest(document), "environment": dict(environment)}
+        ),
+    )
 
 
 def report_of(
     study: Study,
     *,
-    files: Mapping | None = None,        # (name, part) -> (file, sha256)
+    files: Mapping | None = None,  # (name, part) -> (file, sha256)
     environment: Mapping | None = None,  # None: describe_environment()
-    version: str | None = None,          # None: this one
+    version: str | None = None,  # None: this one
 ) -> Report:
     "The report of a study; raises ContractError, UsageError."
     document = document_of(study, files, version)
     return seal(document, environment or describe_environment(document), study.arms)
 
 # %% ../../nbs/report/06_report.ipynb #d6a1becb
-PAGES = ("report.json", "report.md", "report.html", "summary.md", "badge.json", "result.svg",
-         "slices.csv")
+PAGES = (
+    "report.json",
+    "report.md",
+    "report.html",
+    "summary.md",
+    "badge.json",
+    "result.svg",
+    "slices.csv",
+)
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -426,35 +565,75 @@ def flat_row(row: Mapping) -> dict:
     key = {name: row["key"][name] for name in ("candidate", "part", "metric", "slice")}
     if key["metric"] == "score":
         key["metric"] = value["metric"] = value["title"]  # as it is shown
-    first = {"baseline": first["baseline"], "value": first["value"], "n": value.pop("n"),
-             "p_value": value.pop("p_value", None), "delta": first["delta"]}
-    return {**key, "claim": claim, **change, **first, "low": low, "high": high,
-            "margin": row["margin"], "adjusted_p": row["adjusted"].get("change"),
-            "adjusted_p_equivalent": row["adjusted"].get("equivalent"),
-            "against": row["key"]["against"], **value}
+    first = {
+        "baseline": first["baseline"],
+        "value": first["value"],
+        "n": value.pop("n"),
+        "p_value": value.pop("p_value", None),
+        "delta": first["delta"],
+    }
+    return {
+        **key,
+        "claim": claim,
+        **change,
+        **first,
+        "low": low,
+        "high": high,
+        "margin": row["margin"],
+        "adjusted_p": row["adjusted"].get("change"),
+        "adjusted_p_equivalent": row["adjusted"].get("equivalent"),
+        "against": row["key"]["against"],
+        **value,
+    }
 
 
 @usual_rounding
 def render(report: Report) -> dict[str, str]:
     "The report's files but for the evidence: pages, slices as a table, reliability pictures."
     d = report.document()
-    pages = {"report.json": report.text, "report.md": render_markdown(d, report.arms),
-             "report.html": render_html(d, report.arms), "summary.md": summary_markdown(d),
-             "badge.json": badge(d)}
-    if picture := result_picture(d): pages["result.svg"] = picture
+    pages = {
+        "report.json": report.text,
+        "report.md": render_markdown(d, report.arms),
+        "report.html": render_html(d, report.arms),
+        "summary.md": summary_markdown(d),
+        "badge.json": badge(d),
+    }
+    if picture := result_picture(d):
+        pages["result.svg"] = picture
     stems = {(arm["name"], arm["part"]): stem for stem, arm in d["arms"].items()}
-    pages |= {f"{stems[key]}.reliability.svg": str(picture)
-              for key, picture in reliability_pictures(d).items()}
+    pages |= {
+        f"{stems[key]}.reliability.svg": str(picture)
+        for key, picture in reliability_pictures(d).items()
+    }
     slices = [row for row in d["rows"] if row["key"]["slice"]]
-    if not slices: return pages
-    names = ("candidate", "part", "slice", "metric", "n", "baseline", "value", "delta", "low",
-             "high", "p_value", "adjusted_p", "adjusted_p_equivalent", "claim")
+    if not slices:
+        return pages
+    names = (
+        "candidate",
+        "part",
+        "slice",
+        "metric",
+        "n",
+        "baseline",
+        "value",
+        "delta",
+        "low",
+        "high",
+        "p_value",
+        "adjusted_p",
+        "adjusted_p_equivalent",
+        "claim",
+    )
     out = io.StringIO()
     table = csv.DictWriter(out, names, extrasaction="ignore", lineterminator="\n")
     table.writeheader()
     for row in map(flat_row, slices):  # a text that a spreadsheet would compute is quoted
-        table.writerow({name: "'" * x.startswith(FORMULA) + visible(x)
-                        if isinstance(x, str) else x for name, x in row.items()})
+        table.writerow(
+            {
+                name: "'" * x.startswith(FORMULA) + visible(x) if isinstance(x, str) else x
+                for name, x in row.items()
+            }
+        )
     return pages | {"slices.csv": out.getvalue()}
 
 
@@ -465,18 +644,23 @@ class _Older(msgspec.Struct):
 
 def files_of_older(folder: Path) -> set[str]:
     "Files of an older report: its pages and tables, and the evidence that it names."
-    try: old = as_shape(read_file(folder / "report.json", ""), _Older, "", "", "")
-    except ContractError: old = _Older()
-    stems = [stem for stem in old.arms or old.evidence
-             if re.fullmatch(r"[\w.-]{1,200}", stem)]
+    try:
+        old = as_shape(read_file(folder / "report.json", ""), _Older, "", "", "")
+    except ContractError:
+        old = _Older()
+    stems = [stem for stem in old.arms or old.evidence if re.fullmatch(r"[\w.-]{1,200}", stem)]
     ends = (".parquet", ".jsonl", ".json", ".reliability.svg")
     return {*PAGES} | {stem + end for stem in stems for end in ends}
 
 # %% ../../nbs/report/06_report.ipynb #printedrow1
 def printed_rows(d: Mapping) -> list[dict]:
     "All rows, the candidates of one part in the order in which they are printed."
-    if len(d["rankings"]) != 1: return d["rows"]
+    if len(d["rankings"]) != 1:
+        return d["rows"]
     names = [*leads_of(d, d["rankings"][0])]
-    place = lambda row: names.index(row["key"]["candidate"]) \
-        if row["key"]["candidate"] in names and not row["key"]["against"] else len(names)
+    place = lambda row: (
+        names.index(row["key"]["candidate"])
+        if row["key"]["candidate"] in names and not row["key"]["against"]
+        else len(names)
+    )
     return sorted(d["rows"], key=place)

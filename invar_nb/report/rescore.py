@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..arms.arm import listed
 from ..arms.window_losses import StreamedLosses, WindowLosses
 from ..comparison.rules import Rules
 from ..comparison.study import BASELINE, CONTROL, study
-from ..arms.arm import listed
 from ..foundations.interval import Interval
 from ..foundations.refuse import UsageError, refuse
 from .figures import percent
@@ -33,6 +33,7 @@ def altered_bound(
 ) -> int:
     "K_u, the most altered windows that such a draw leaves possible (@eq-rescore-bound)."
     from scipy.stats import hypergeom
+
     likely = lambda k: hypergeom.cdf(found, total, k, drawn) > 1 - level
     counts = range(found, total - drawn + found + 1)
     return counts[bisect_left(counts, True, key=lambda k: not likely(k)) - 1]
@@ -45,12 +46,13 @@ EPS = {"bfloat16": 2.0**-8, "float16": 2.0**-11}  # of types that lose more than
 @dataclass(frozen=True, kw_only=True)
 class Drawn:
     "Windows of a report that were scored again."
+
     seed: int
-    places: np.ndarray         # of all windows, part after part
+    places: np.ndarray  # of all windows, part after part
     total: int
-    altered: tuple[str, ...]   # windows with a difference above the noise of their arm
-    floor: float               # the largest noise of a window [nats per token]
-    largest: float             # difference of two scorings of a window [nats per token]
+    altered: tuple[str, ...]  # windows with a difference above the noise of their arm
+    floor: float  # the largest noise of a window [nats per token]
+    largest: float  # difference of two scorings of a window [nats per token]
     shifts: Mapping[tuple, Interval | None]  # of D, rescored less recorded, by (arm, part)
 
 
@@ -70,25 +72,33 @@ def losses_by_part(arms: Mapping) -> dict[str, dict[str, WindowLosses]]:
     parts = {}
     for (name, part), arm in arms.items():
         if arm.kind != "losses" or arm.weight_unit != "tokens":
-            refuse("rescore", "a report must be of losses of windows to be scored again",
-                   arm.kind if arm.kind != "losses" else "losses per byte",
-                   "Score or answer with both models again and compare", error=UsageError)
-        parts.setdefault(part, {})[name] = \
+            refuse(
+                "rescore",
+                "a report must be of losses of windows to be scored again",
+                arm.kind if arm.kind != "losses" else "losses per byte",
+                "Score or answer with both models again and compare",
+                error=UsageError,
+            )
+        parts.setdefault(part, {})[name] = (
             arm.file.read() if isinstance(arm, StreamedLosses) else arm
+        )
     return parts
 
 
 def shift_of(gaps: np.ndarray, tokens: np.ndarray, total: int) -> Interval | None:
     "Of the mean gap of all windows of a text, from those drawn; None from fewer than two."
-    if len(gaps) < 2: return None
-    mean, drawn = np.average(gaps, weights=tokens), jackknife_interval(
-        gaps, tokens, units="windows")
+    if len(gaps) < 2:
+        return None
+    mean, drawn = (
+        np.average(gaps, weights=tokens),
+        jackknife_interval(gaps, tokens, units="windows"),
+    )
     ends = (mean + math.sqrt(1 - len(gaps) / total) * (end - mean) for end in drawn)
     return replace(drawn, **dict(zip(("low", "high"), map(float, ends), strict=True)))
 
 
 def draw_again(
-    arms: Mapping,    # (name, part) -> losses as recorded
+    arms: Mapping,  # (name, part) -> losses as recorded
     score: Callable,  # (name, part, places) -> log-loss of these windows now, shape (n,)
     *,
     floor: Callable,  # name -> `noise_floor` of this arm, asked after its windows
@@ -108,34 +118,50 @@ def draw_again(
         begin += n
     for name in dict.fromkeys(name for part in parts.values() for name in part):
         for part, recorded in parts.items():
-            if name in recorded and rows[part].size: gaps[name, part] = np.asarray(score(
-                name, part, rows[part])) - recorded[name].log_loss[rows[part]]
+            if name in recorded and rows[part].size:
+                gaps[name, part] = (
+                    np.asarray(score(name, part, rows[part]))
+                    - recorded[name].log_loss[rows[part]]
+                )
         noise[name] = floor(name)  # one model after the other
     for part, recorded in parts.items():
-        if not (at := rows[part]).size: continue
+        if not (at := rows[part]).size:
+            continue
         sizes = {name: np.abs(gaps[name, part]) for name in recorded}
         largest = max(largest, *(float(size.max()) for size in sizes.values()))
-        floors = {name: np.maximum(noise[name], kernel_noise(arm)[at])
-                  for name, arm in recorded.items()}
+        floors = {
+            name: np.maximum(noise[name], kernel_noise(arm)[at])
+            for name, arm in recorded.items()
+        }
         highest = max(highest, *(float(each.max()) for each in floors.values()))
         above = np.any([size > floors[name] for name, size in sizes.items()], axis=0)
         ids, tokens = recorded[BASELINE].ids, recorded[BASELINE].tokens[at]
         altered += [f"{part} {ids[i]}".strip() for i in at[above]]
-        for name in recorded.keys() - {BASELINE}: shifts[name, part] = shift_of(
-            gaps[name, part] - gaps[BASELINE, part], tokens, len(recorded[BASELINE]))
-    return Drawn(seed=seed, places=places, total=total, altered=tuple(altered),
-                 floor=highest, largest=largest, shifts=shifts)
+        for name in recorded.keys() - {BASELINE}:
+            shifts[name, part] = shift_of(
+                gaps[name, part] - gaps[BASELINE, part], tokens, len(recorded[BASELINE])
+            )
+    return Drawn(
+        seed=seed,
+        places=places,
+        total=total,
+        altered=tuple(altered),
+        floor=highest,
+        largest=largest,
+        shifts=shifts,
+    )
 
 # %% ../../nbs/report/08_rescore.ipynb #rs014
 @dataclass(frozen=True, kw_only=True)
 class Rescored:
     "Windows that were scored again, and what the others could hide."
+
     drawn: Drawn
     level: float
-    most: int              # altered windows that remain possible
+    most: int  # altered windows that remain possible
     moves: Mapping[tuple, float]  # what they could move D by, by (arm, part)
-    fallen: tuple[str, ...]       # claims that such a move would change
-    enough: int | None = None     # windows to draw so that none would, were none altered
+    fallen: tuple[str, ...]  # claims that such a move would change
+    enough: int | None = None  # windows to draw so that none would, were none altered
 
     @property
     def shift(self) -> Interval | None:
@@ -148,24 +174,37 @@ class Rescored:
     @property
     def conclusion(self) -> str:
         "What this means for the report."
-        if self.drawn.altered: return "the report is not what these models give"
-        if not self.fallen: return "the claim stands"
+        if self.drawn.altered:
+            return "the report is not what these models give"
+        if not self.fallen:
+            return "the claim stands"
         draw = f"at least {self.enough:,} of {self.drawn.total:,}" if self.enough else "more"
-        return (f"not enough windows: a claim could fall: {'; '.join(self.fallen)}; draw "
-                f"{draw}")
+        return f"not enough windows: a claim could fall: {'; '.join(self.fallen)}; draw {draw}"
 
     def __str__(self) -> str:
         d, n = self.drawn, self.drawn.places.size
-        first = (f"{n:,} of {d.total:,} windows scored again (--seed {d.seed}): "
-                 + (f"{len(d.altered)} are not as recorded, {listed(d.altered[:4])}"
-                    if d.altered else "all as recorded")
-                 + f", to {d.floor:.1g} nats per token")
+        first = (
+            f"{n:,} of {d.total:,} windows scored again (--seed {d.seed}): "
+            + (
+                f"{len(d.altered)} are not as recorded, {listed(d.altered[:4])}"
+                if d.altered
+                else "all as recorded"
+            )
+            + f", to {d.floor:.1g} nats per token"
+        )
         share = self.most / d.total
-        lines = [first, f"at most {100 * share:.2g} % of all windows can be altered "
-                 f"({100 * self.level:g} % confidence), which moves a perplexity by at most "
-                 f"{percent(max(self.moves.values())).lstrip('+')}"]
-        if self.shift and d.altered: lines.insert(1, "by the windows drawn, a perplexity is "
-            f"{percent(self.shift.low)} to {percent(self.shift.high)} of what is recorded")
+        lines = [
+            first,
+            f"at most {100 * share:.2g} % of all windows can be altered "
+            f"({100 * self.level:g} % confidence), which moves a perplexity by at most "
+            f"{percent(max(self.moves.values())).lstrip('+')}",
+        ]
+        if self.shift and d.altered:
+            lines.insert(
+                1,
+                "by the windows drawn, a perplexity is "
+                f"{percent(self.shift.low)} to {percent(self.shift.high)} of what is recorded",
+            )
         return "\n  ".join([*lines, self.conclusion])
 
 # %% ../../nbs/report/08_rescore.ipynb #rs014b
@@ -193,24 +232,45 @@ def what_remains(
 
     def claims(sign, moves, noise=0):  # of the candidates, and of the control
         way = lambda name: noise if name == CONTROL else sign
-        shifted = {(name, part): arm.changed(
-            log_loss=arm.log_loss + max(moves.values()) + way(name) * moves.get(
-                (name, part), 0.0))
-            for part, recorded in parts.items() for name, arm in recorded.items()}
+        shifted = {
+            (name, part): arm.changed(
+                log_loss=arm.log_loss
+                + max(moves.values())
+                + way(name) * moves.get((name, part), 0.0)
+            )
+            for part, recorded in parts.items()
+            for name, arm in recorded.items()
+        }
         found = study(shifted if sign else arms, replace(rules, profile="dev"))  # no evidence
         return {found.label(row.key) or row.key.candidate: row.claim for row in found.leading}
+
     now = claims(0, moved(most))
     noises = (-1, 1) if any(CONTROL in recorded for recorded in parts.values()) else (0,)
 
     def fallen(most):
-        return tuple(dict.fromkeys(
-            f"{name} from {claim} to {then[name]}" for sign in (-1, 1) for noise in noises
-            for then in [claims(sign, moved(most), noise)] for name, claim in now.items()
-            if then[name] != claim))
+        return tuple(
+            dict.fromkeys(
+                f"{name} from {claim} to {then[name]}"
+                for sign in (-1, 1)
+                for noise in noises
+                for then in [claims(sign, moved(most), noise)]
+                for name, claim in now.items()
+                if then[name] != claim
+            )
+        )
+
     lost, enough = fallen(most), None
     if lost and not drawn.altered:
         safe = bisect_left(range(1, most), True, key=lambda k: bool(fallen(k)))
-        enough = n + 1 + bisect_left(range(n + 1, drawn.total), True, key=lambda n: (
-            altered_bound(0, n, drawn.total, level) <= safe))
-    return Rescored(drawn=drawn, level=level, most=most, moves=moved(most), fallen=lost,
-                    enough=enough)
+        enough = (
+            n
+            + 1
+            + bisect_left(
+                range(n + 1, drawn.total),
+                True,
+                key=lambda n: altered_bound(0, n, drawn.total, level) <= safe,
+            )
+        )
+    return Rescored(
+        drawn=drawn, level=level, most=most, moves=moved(most), fallen=lost, enough=enough
+    )

@@ -8,10 +8,10 @@ __all__ = ['NOT_COVERED', 'OF_DIGESTS', 'FAMILY', 'ANSWER', 'UNLIKE', 'read_evid
            'Verification', 'verify']
 
 # %% ../../nbs/report/07_verify.ipynb #c002
+import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
-import os
 from pathlib import Path
 
 import invar_nb
@@ -20,14 +20,18 @@ from ..comparison.rules import Rules
 from ..comparison.study import study
 from ..comparison.units import counted
 from ..files.losses import is_large, open_losses
-from ..foundations.store import (content_digest, digest,
-                                        first_difference, read_canonical, read_file)
 from ..foundations.refuse import ContractError, UsageError, refuse
+from invar_nb.foundations.store import (
+    content_digest,
+    digest,
+    first_difference,
+    read_canonical,
+    read_file,
+)
 from ..metrics.metric import METRICS
 from .build import document_of
 from .figures import visible
-from .report import (FORMS, Report, evidence_names,
-                                    files_of_older, render)
+from .report import FORMS, Report, evidence_names, files_of_older, render
 
 # %% ../../nbs/report/07_verify.ipynb #c007
 NOT_COVERED = (
@@ -35,11 +39,13 @@ NOT_COVERED = (
     "the environment: time, host, cost, versions of invar_nb and of libraries",
     "what the evidence files say of their models: names, sizes, weights, how they were run",
     "columns of the evidence from which no number here follows",
-    "whether these rules were the ones agreed on")
+    "whether these rules were the ones agreed on",
+)
 OF_DIGESTS = (  # where nothing was scored
     "that the digests of the weights are those of the models, and that config and tokenizer "
     "agree: nothing was scored, and the report rests on the digests alone",
-    *NOT_COVERED[1:2])
+    *NOT_COVERED[1:2],
+)
 
 # %% ../../nbs/report/07_verify.ipynb #c0092
 def read_evidence(
@@ -51,77 +57,129 @@ def read_evidence(
     for stem, entry in arms.items():
         name, expected = entry["file"], entry["sha256"]
         if name is None or expected is None:
-            refuse("verify", f"arms.{stem} must name a saved file", "none",
-                   "The report was never saved with its evidence; Report.save does that")
+            refuse(
+                "verify",
+                f"arms.{stem} must name a saved file",
+                "none",
+                "The report was never saved with its evidence; Report.save does that",
+            )
         if Path(name).name != name or "\\" in name or ":" in name or name.startswith("."):
-            refuse("verify", f"arms.{stem}.file must be a plain name beside the report",
-                   repr(name), "A report must not point to files elsewhere")
+            refuse(
+                "verify",
+                f"arms.{stem}.file must be a plain name beside the report",
+                repr(name),
+                "A report must not point to files elsewhere",
+            )
         if name not in (names := evidence_names(stem, entry)):
-            refuse("verify", f"arms.{stem}.file must be named after its arm and kind",
-                   repr(name), f"The report was changed: its evidence is {' or '.join(names)}")
+            refuse(
+                "verify",
+                f"arms.{stem}.file must be named after its arm and kind",
+                repr(name),
+                f"The report was changed: its evidence is {' or '.join(names)}",
+            )
         real = Path(os.path.realpath(folder / name))  # of a link, where it leads
         if not real.is_relative_to(os.path.realpath(folder)):
-            refuse("verify", f"{name} must be a file of the report's folder", "a link that "
-                   "leads out of it", "Copy the report again, with the files themselves")
+            refuse(
+                "verify",
+                f"{name} must be a file of the report's folder",
+                "a link that leads out of it",
+                "Copy the report again, with the files themselves",
+            )
         if entry["streamed"]:
             file = open_losses(folder / name)  # refused where it changes while it is used
-            if not is_large(file): refuse(
-                "verify", f"arms.{stem}.streamed must be false where all windows are read",
-                f"true, of {counted(len(file), 'windows')}", "The report was changed: so few "
-                "are never left in their file", code="differs")
+            if not is_large(file):
+                refuse(
+                    "verify",
+                    f"arms.{stem}.streamed must be false where all windows are read",
+                    f"true, of {counted(len(file), 'windows')}",
+                    "The report was changed: so few are never left in their file",
+                    code="differs",
+                )
             arm, now = StreamedLosses(file=file), file.sha256()
         else:  # read once: what is hashed is what is used
             data = read_file(folder / name, "verify")
             arm, now = None, digest(data)
         if now != expected:
-            refuse("verify", f"{name} must have the digest in arms.{stem}.sha256",
-                   f"{now[:19]}, recorded {expected[:19]}",
-                   "The evidence is not what the report was made from",
-                   code="evidence_changed")
+            refuse(
+                "verify",
+                f"{name} must have the digest in arms.{stem}.sha256",
+                f"{now[:19]}, recorded {expected[:19]}",
+                "The evidence is not what the report was made from",
+                code="evidence_changed",
+            )
         read[entry["name"], entry["part"]] = arm or FORMS[entry["kind"]][2](data, name)
     return read
 
 # %% ../../nbs/report/07_verify.ipynb #c010
 FAMILY = ("adjusted", "alone", "claim")  # of a row: what follows from its whole family
-ANSWER = ("headline", "rationale", "claim", "exit", "conventions", "rules", "signature",
-          "warnings")
+ANSWER = (
+    "headline",
+    "rationale",
+    "claim",
+    "exit",
+    "conventions",
+    "rules",
+    "signature",
+    "warnings",
+)
 
 
 def metric_names(d: dict) -> set[str]:
     "Every metric that a document speaks of."
     return {row["key"]["metric"] for row in d["rows"]} | {
-        name for pair in d["pairs"] for name in pair["missing"]}
+        name for pair in d["pairs"] for name in pair["missing"]
+    }
 
 
 def comparable(d: dict, without: Collection[str] = ()) -> dict:
     "What is compared: all but the environment and, with `without`, what follows from it."
     aside = ("environment", "digest", *(ANSWER if without else ()))
     d = {name: part for name, part in d.items() if name not in aside}
-    if not without: return d
+    if not without:
+        return d
     rest = lambda named: {name: part for name, part in named.items() if name not in without}
     return d | {
-        "rows": [{k: v for k, v in row.items() if k not in FAMILY}
-                 for row in d["rows"] if row["key"]["metric"] not in without],
+        "rows": [
+            {k: v for k, v in row.items() if k not in FAMILY}
+            for row in d["rows"]
+            if row["key"]["metric"] not in without
+        ],
         "pairs": [{**pair, "missing": rest(pair["missing"])} for pair in d["pairs"]],
-        "arms": {stem: {**arm, "levels": rest(arm["levels"]), "details": rest(arm["details"])}
-                 for stem, arm in d["arms"].items()}}
+        "arms": {
+            stem: {**arm, "levels": rest(arm["levels"]), "details": rest(arm["details"])}
+            for stem, arm in d["arms"].items()
+        },
+    }
 
 
 def check_metrics(d: dict, without: Collection[str]) -> None:
     "Refuse metrics that are not installed here, and to leave out what decides."
     names, left = metric_names(d), {*without}
     if idle := sorted(left - names):
-        refuse("verify", "without must name metrics of the report", ", ".join(idle),
-               f"It has {', '.join(sorted(names))}", error=UsageError)
+        refuse(
+            "verify",
+            "without must name metrics of the report",
+            ", ".join(idle),
+            f"It has {', '.join(sorted(names))}",
+            error=UsageError,
+        )
     if leads := {row["key"]["metric"] for row in d["rows"] if row["role"] == "lead"} & left:
-        refuse("verify", "without must keep the leading metrics", ", ".join(leads),
-               "A deciding metric can be verified only where it is "
-               "installed", error=UsageError)
+        refuse(
+            "verify",
+            "without must keep the leading metrics",
+            ", ".join(leads),
+            "A deciding metric can be verified only where it is installed",
+            error=UsageError,
+        )
     unknown = sorted(name for name in names - left if name not in METRICS)
     if unknown and d["parts"][0]["kind"] != "runs":  # whose metrics are columns of their own
-        refuse("verify", "every metric must be installed here", ", ".join(unknown),
-               f"Install the package that defines it, or say --without {unknown[0]}",
-               code="metric_not_installed")
+        refuse(
+            "verify",
+            "every metric must be installed here",
+            ", ".join(unknown),
+            f"Install the package that defines it, or say --without {unknown[0]}",
+            code="metric_not_installed",
+        )
 
 # %% ../../nbs/report/07_verify.ipynb #c012
 UNLIKE = (TypeError, KeyError, AttributeError, IndexError, ValueError, OverflowError)
@@ -129,23 +187,30 @@ UNLIKE = (TypeError, KeyError, AttributeError, IndexError, ValueError, OverflowE
 
 def compute_again(folder: Path, d: dict, without: Collection[str] = ()) -> tuple:
     "(the document computed again from rules and evidence, the arms of its study)"
-    files = {(arm["name"], arm["part"]): (arm["file"], arm["sha256"])
-             for arm in d["arms"].values()}
+    files = {
+        (arm["name"], arm["part"]): (arm["file"], arm["sha256"]) for arm in d["arms"].values()
+    }
     try:
         arms, rules = read_evidence(folder, d["arms"]), dict(d["rules"])
         if without and "metrics" in rules:
             rules["metrics"] = [name for name in rules["metrics"] if name not in without]
         if without and isinstance(rules.get("margin"), dict):
-            rules["margin"] = {name: margin for name, margin in rules["margin"].items()
-                               if name not in without}
+            rules["margin"] = {
+                name: margin for name, margin in rules["margin"].items() if name not in without
+            }
         again = study(arms, Rules(**rules), known=metric_names(d) - {*without})
         return document_of(again, files, d["version"]), again.arms
     except UNLIKE as error:
         misuse = isinstance(error, UsageError)
-        if isinstance(error, ContractError) and not misuse: raise
-        refuse("verify", "evidence and rules must be as invar_nb writes them",
-               str(error.args[0]) if misuse else type(error).__name__,
-               "The report was changed", code="structure")
+        if isinstance(error, ContractError) and not misuse:
+            raise
+        refuse(
+            "verify",
+            "evidence and rules must be as invar_nb writes them",
+            str(error.args[0]) if misuse else type(error).__name__,
+            "The report was changed",
+            code="structure",
+        )
 
 
 def read_report(path: Path) -> tuple[Report, dict]:
@@ -153,16 +218,26 @@ def read_report(path: Path) -> tuple[Report, dict]:
     data = read_file(path, "verify")
     d = read_canonical(data, where=f"verify: {path.name}")
     if str(d.get("schema")).startswith("invar_nb/report/1"):
-        refuse("verify", "the report must be of this schema", d["schema"],
-               f"Verify it with invar_nb {d.get('version')}, which wrote it", code="structure")
+        refuse(
+            "verify",
+            "the report must be of this schema",
+            d["schema"],
+            f"Verify it with invar_nb {d.get('version')}, which wrote it",
+            code="structure",
+        )
     return Report(text=data.decode("utf-8"), arms={}), d
 
 
 def check_digest(d: Mapping) -> None:
     "The digest is that of the document."
     if content_digest(d) != d["digest"]:
-        refuse("verify", "digest must be that of the document as written", d["digest"],
-               "The report was changed", code="differs")
+        refuse(
+            "verify",
+            "digest must be that of the document as written",
+            d["digest"],
+            "The report was changed",
+            code="differs",
+        )
 
 # %% ../../nbs/report/07_verify.ipynb #c012p
 def check_pages(path: Path, report: Report) -> tuple[list[str], list[str]]:
@@ -172,13 +247,24 @@ def check_pages(path: Path, report: Report) -> tuple[list[str], list[str]]:
     ours = {name.lower() for name in (*files_of_older(path.parent), *pages)}
     there = {name for name in os.listdir(path.parent) if name.lower() in ours}
     if more := sorted(there - {*pages} - evidence - {path.name}):
-        refuse("verify", "only what was made from report.json may lie beside it", more[0],
-               "Another report has such a file: remove it", code="page_differs")
+        refuse(
+            "verify",
+            "only what was made from report.json may lie beside it",
+            more[0],
+            "Another report has such a file: remove it",
+            code="page_differs",
+        )
     for name, text in pages.items():
-        if name == "report.json": continue
+        if name == "report.json":
+            continue
         if (path.parent / name).is_symlink():  # a line of another file is not shown
-            refuse("verify", f"{name} must be a file beside report.json", "a link",
-                   "Copy the report again", code="page_differs")
+            refuse(
+                "verify",
+                f"{name} must be a file beside report.json",
+                "a link",
+                "Copy the report again",
+                code="page_differs",
+            )
         if not (path.parent / name).exists():
             missing.append(f"{name} is missing")
             continue
@@ -186,10 +272,14 @@ def check_pages(path: Path, report: Report) -> tuple[list[str], list[str]]:
         lines = read_file(path.parent / name, "verify").split(b"\n")
         pairs = zip_longest(lines, text.encode("utf-8").split(b"\n"), fillvalue=None)
         for line, (got, right) in enumerate(pairs, 1):
-            if got != right: refuse(
-                "verify", f"{name} must be what report.json renders to",
-                f"line {line}: {(got or b'').decode('utf-8', 'replace')[:100]!r}",
-                "It was edited, or another version wrote it", code="page_differs")
+            if got != right:
+                refuse(
+                    "verify",
+                    f"{name} must be what report.json renders to",
+                    f"line {line}: {(got or b'').decode('utf-8', 'replace')[:100]!r}",
+                    "It was edited, or another version wrote it",
+                    code="page_differs",
+                )
     return files, missing
 
 
@@ -198,8 +288,10 @@ def other_files(path: Path, ours: Collection[str]) -> list[str]:
     names = sorted({*os.listdir(path.parent)} - {*ours})
     lines = []
     if "report.json" in names:  # what folders, actions and badges are read from
-        lines.append(f"report.json beside it: {visible(path.name)} was named and verified, "
-                     "report.json was not")
+        lines.append(
+            f"report.json beside it: {visible(path.name)} was named and verified, "
+            "report.json was not"
+        )
         names.remove("report.json")
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     if names:
@@ -210,26 +302,36 @@ def other_files(path: Path, ours: Collection[str]) -> list[str]:
 @dataclass(frozen=True, kw_only=True)
 class Verification:
     "A report that was computed again, and what that cannot cover."
+
     report: Report
-    headline: str                 # as it was computed, without the metrics that were left out
-    files: tuple[str, ...]        # files that agree with the recomputation
+    headline: str  # as it was computed, without the metrics that were left out
+    files: tuple[str, ...]  # files that agree with the recomputation
     not_covered: tuple[str, ...]
     without: tuple[str, ...] = ()  # metrics that were left out
-    refuted: str = ""             # what a scoring of some windows says against it
+    refuted: str = ""  # what a scoring of some windows says against it
 
     partly = property(lambda self: bool(self.without))  # a part was left out on request
 
     def __str__(self) -> str:
         word = "Verified: every number and word"
-        if self.refuted: word = (f"Not verified: {self.refuted}. From the evidence follows "
-                                 "every number and word")
-        if self.partly: word = f"Partly verified: all but {', '.join(self.without)}"
+        if self.refuted:
+            word = (
+                f"Not verified: {self.refuted}. From the evidence follows "
+                "every number and word"
+            )
+        if self.partly:
+            word = f"Partly verified: all but {', '.join(self.without)}"
         first, *others = self.files
         beside = f" and the {counted(len(others), 'files')} made from it" if others else ""
-        return "\n  ".join([
-            f"{word} of {first}{beside}.", f"says: {visible(self.headline)}",
-            "numbers agree to 1e-9, of themselves or of their interval's width",
-            "not covered:", *(f"- {line}" for line in self.not_covered)])
+        return "\n  ".join(
+            [
+                f"{word} of {first}{beside}.",
+                f"says: {visible(self.headline)}",
+                "numbers agree to 1e-9, of themselves or of their interval's width",
+                "not covered:",
+                *(f"- {line}" for line in self.not_covered),
+            ]
+        )
 
 # %% ../../nbs/report/07_verify.ipynb #c013v
 def verify(
@@ -239,9 +341,15 @@ def verify(
 ) -> Verification:
     "Compute a report again from its evidence; ContractError names the first difference."
     if not isinstance(path, (str, os.PathLike)):
-        refuse("verify", "the report must be a path", repr(path),
-               "Pass report.json or its folder", error=UsageError)
-    if isinstance(without, str): without = (without,)
+        refuse(
+            "verify",
+            "the report must be a path",
+            repr(path),
+            "Pass report.json or its folder",
+            error=UsageError,
+        )
+    if isinstance(without, str):
+        without = (without,)
     path = Path(path) / "report.json" if Path(path).is_dir() else Path(path)
     report, d = read_report(path)
     check_metrics(d, without)
@@ -250,17 +358,35 @@ def verify(
     differ = first_difference(comparable(d, without), comparable(again, without), last=words)
     if differ is not None:
         spot, stored, computed = differ
-        cure = "The report or its evidence was changed" if d["version"] == \
-            invar_nb.__version__ else f"Verify it with invar_nb {d['version']}, which wrote it"
-        refuse("verify", f"{spot} must be what the evidence gives",
-               f"{stored!r}, computed {computed!r}", cure, code="differs")
+        cure = (
+            "The report or its evidence was changed"
+            if d["version"] == invar_nb.__version__
+            else f"Verify it with invar_nb {d['version']}, which wrote it"
+        )
+        refuse(
+            "verify",
+            f"{spot} must be what the evidence gives",
+            f"{stored!r}, computed {computed!r}",
+            cure,
+            code="differs",
+        )
     check_digest(d)  # now: a changed number is named first
     report = Report(text=report.text, arms=arms)
     files, missing = check_pages(path, report)
-    lines = [f"what rests on {', '.join(without)} too: the headline, the claims, the exit code"
-             " and all that the pages say in words"] if without else []
+    lines = (
+        [
+            f"what rests on {', '.join(without)} too: the headline, the claims, the exit code"
+            " and all that the pages say in words"
+        ]
+        if without
+        else []
+    )
     lines += other_files(path, [*files, *(arm["file"] for arm in d["arms"].values())])
     covered = OF_DIGESTS if d["parts"][0]["kind"] == "weights" else NOT_COVERED
-    return Verification(report=report, headline=again["headline"], files=tuple(files),
-                        without=tuple(without),
-                        not_covered=(*missing, *covered, *lines))
+    return Verification(
+        report=report,
+        headline=again["headline"],
+        files=tuple(files),
+        without=tuple(without),
+        not_covered=(*missing, *covered, *lines),
+    )

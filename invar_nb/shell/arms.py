@@ -33,71 +33,125 @@ from ..arms.pair import pair
 from ..arms.predictions import Predictions
 from ..arms.spread import Budget
 from ..arms.window_losses import StreamedLosses, WindowLosses
-from ..comparison.looks import (LooksDesign, LooksOrder, all_decided, look_at,
-                                       order_units, shared_level)
+from invar_nb.comparison.looks import (
+    LooksDesign,
+    LooksOrder,
+    all_decided,
+    look_at,
+    order_units,
+    shared_level,
+)
 from ..comparison.rows import that_decide
 from ..comparison.rules import Rules
 from ..comparison.study import Study, WeightsArm, study
-from ..comparison.units import check_by
-from ..comparison.units import counted
+from ..comparison.units import check_by, counted
 from ..comparison.verdict import change_text
 from ..files.losses import open_losses, read_losses
 from ..files.predictions import read_predictions
 from ..files.sources import find_source
-from ..foundations.refuse import (ContractError, PairingError, UsageError, of_part,
-                                         refuse)
-from ..foundations.store import (as_path, as_shape, content_digest, file_digest,
-                                        read_file)
-from ..models.text import (PIECES, Documents, check_same_tokenizer,
-                                  read_documents)
-from ..models.load import (Checkpoint, as_device, find_checkpoint, import_torch,
-                                  is_gguf, load_model, load_tokenizer, most_numbers)
+from invar_nb.foundations.refuse import (
+    ContractError,
+    PairingError,
+    UsageError,
+    of_part,
+    refuse,
+)
+from invar_nb.foundations.store import (
+    as_path,
+    as_shape,
+    content_digest,
+    file_digest,
+    read_file,
+)
+from invar_nb.models.load import (
+    Checkpoint,
+    as_device,
+    find_checkpoint,
+    import_torch,
+    is_gguf,
+    load_model,
+    load_tokenizer,
+    most_numbers,
+)
 from ..models.other_tokenizer import plan_whole, whole_data_id, whole_documents
 from ..models.questions import Examples
 from ..models.score import differing, planned_losses, score_plan, scoring_facts
-from ..models.servers import (KEY_VARIABLE, Requests, ask_server, check_fits,
-                                     host_of, is_address, score_served)
+from invar_nb.models.servers import (
+    KEY_VARIABLE,
+    Requests,
+    ask_server,
+    check_fits,
+    host_of,
+    is_address,
+    score_served,
+)
+from ..models.text import PIECES, Documents, check_same_tokenizer, read_documents
 from ..models.together import score_together
-from ..models.windows import (DEFAULT_LENGTH, SHORT, TextPlan, bytes_to_read,
-                                     check_short, find_classes, plan_text)
 from ..models.weights import compare_weights
+from invar_nb.models.windows import (
+    DEFAULT_LENGTH,
+    SHORT,
+    TextPlan,
+    bytes_to_read,
+    check_short,
+    find_classes,
+    plan_text,
+)
 from ..report.report import Report, evidence_names
 from .groups import Comparing, Loading, Scoring
 from .options import TYPED, usage
 from .terminal import Progress, say
 
 # %% ../../nbs/shell/04_arms.ipynb #c013
-LOCAL = ("model", "hub")     # kinds that are loaded on this machine
+LOCAL = ("model", "hub")  # kinds that are loaded on this machine
 SCORED = (*LOCAL, "served")  # kinds that are scored on --text
 
 
 def arm_kind(
     argument: str,  # as typed
-    reading=None,   # what was said of files of other tools
+    reading=None,  # what was said of files of other tools
 ) -> str:
     "model, hub, served, or the format of a file; anything else is refused."
     path = as_path(argument)
-    try: folder, file = path.is_dir() and bool(argument.strip()), path.is_file()
-    except OSError: folder = file = False  # no name that the system takes
+    try:
+        folder, file = path.is_dir() and bool(argument.strip()), path.is_file()
+    except OSError:
+        folder = file = False  # no name that the system takes
     if file and (path.suffix == ".gguf" or is_gguf(path)) or folder and _is_model(path):
         return "model"
     if file or folder:
-        try: return find_source(path, reading).name
+        try:
+            return find_source(path, reading).name
         except ContractError as error:
-            if file: raise
-            raise UsageError(f"{error} A model folder has config.json.", must=error.must,
-                             culprit=error.culprit, cure=error.cure) from None
+            if file:
+                raise
+            raise UsageError(
+                f"{error} A model folder has config.json.",
+                must=error.must,
+                culprit=error.culprit,
+                cure=error.cure,
+            ) from None
     if argument.strip() and os.path.exists(path):
-        usage("the model or file must be a file or a folder",
-              f"{argument!r}, a pipe or device", "Write what it gives into a file first")
-    if is_address(argument): return "served"
+        usage(
+            "the model or file must be a file or a folder",
+            f"{argument!r}, a pipe or device",
+            "Write what it gives into a file first",
+        )
+    if is_address(argument):
+        return "served"
     if re.match(r"\w\w+:", argument):  # not repeated: it may hold a password
-        usage("a server must be given as openai:URL, vllm:URL or sglang:URL",
-              "another address", "Write openai:http://localhost:8000")
+        usage(
+            "a server must be given as openai:URL, vllm:URL or sglang:URL",
+            "another address",
+            "Write openai:http://localhost:8000",
+        )
     name, at, _ = argument.partition("@")
     if at and as_path(name).exists():
-        usage("a revision must follow a hub id", repr(argument), "A folder has no revisions: "
-              "leave it out")
+        usage(
+            "a revision must follow a hub id",
+            repr(argument),
+            "A folder has no revisions: leave it out",
+        )
     hub = r"[A-Za-z0-9][\w.-]{0,95}(/[\w.-]{1,96})?(@(?!.*\.\.)[\w./-]{1,96})?"
     endings = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".gguf")
     if path.suffix in endings or not re.fullmatch(hub, argument):
@@ -106,9 +160,12 @@ def arm_kind(
         end = f"--out {shlex.quote(argument)}"
         scored = f"score it: invar-nb score MODEL --{by} FILE {end}"
         answered = f"answer questions: invar-nb answer MODEL FILE {end}"
-        if path.suffix in (".parquet", ".jsonl"): cure = scored
-        if path.suffix == ".jsonl" and "questions" in TYPED.get(): cure = answered
-        elif path.suffix == ".jsonl" and by == "study": cure += f", or {answered}"
+        if path.suffix in (".parquet", ".jsonl"):
+            cure = scored
+        if path.suffix == ".jsonl" and "questions" in TYPED.get():
+            cure = answered
+        elif path.suffix == ".jsonl" and by == "study":
+            cure += f", or {answered}"
         usage("the model or file must exist", repr(argument), f"Check the path, or {cure}")
     return "hub"
 
@@ -117,14 +174,23 @@ def _is_model(folder):
     "Whether a folder holds a checkpoint, or part of one."
     marks = ("config.json", "adapter_config.json", "tokenizer.json", "generation_config.json")
     return any((folder / name).exists() for name in marks) or any(
-        file.suffix in (".safetensors", ".bin", ".pt") for file in folder.iterdir())
+        file.suffix in (".safetensors", ".bin", ".pt") for file in folder.iterdir()
+    )
 
 # %% ../../nbs/shell/04_arms.ipynb #c012
-RECORDED = {"max_length": None, "stride": None, "bos": "auto", "first_window": "all",
-            "windowing": "invar", "prefix_token": None}  # and their defaults
+RECORDED = {
+    "max_length": None,
+    "stride": None,
+    "bos": "auto",
+    "first_window": "all",
+    "windowing": "invar",
+    "prefix_token": None,
+}  # and their defaults
 ANSWERED = {"normalize": "none", "separator": "", "bos": "auto"}  # the same of answers
-BOTH_HERE = ('Let this machine have the baseline model too (baseline = "MODEL" under [arms] '
-             "of a study file), or gate each text in a job of its own")
+BOTH_HERE = (
+    'Let this machine have the baseline model too (baseline = "MODEL" under [arms] '
+    "of a study file), or gate each text in a job of its own"
+)
 
 
 LONG_TEXT = 5_000_000  # characters: about five seconds of one core
@@ -145,22 +211,36 @@ def tokenising(documents: Documents, quiet: bool = False) -> Iterator[Progress]:
 
 def planned(source, documents, o: Scoring, quiet: bool = False) -> TextPlan:
     "Windows that both models score, or all tokens of documents where each has its own."
-    same = {"max_length": o.max_length, "stride": o.stride, "bos": o.bos,
-            "prefix_token": o.prefix_token}
+    same = {
+        "max_length": o.max_length,
+        "stride": o.stride,
+        "bos": o.bos,
+        "prefix_token": o.prefix_token,
+    }
     with tokenising(documents, quiet) as progress:
         if o.per_byte:
             return plan_whole(source, documents, progress=progress, **same)
-        plan = plan_text(source, documents, windows=o.windows, seed=o.windows_seed,
-                         windowing=o.windowing, progress=progress,
-                         first_window=o.first_window.replace("-", "_"), **same)
+        plan = plan_text(
+            source,
+            documents,
+            windows=o.windows,
+            seed=o.windows_seed,
+            windowing=o.windowing,
+            progress=progress,
+            first_window=o.first_window.replace("-", "_"),
+            **same,
+        )
     return replace(plan, classes=find_classes(plan.token_ids, plan.windows, o.by or ()))
 
 
 def one_text(o: Scoring):
     "The documents of the text, for what takes one."
     if len(o.texts) > 1:
-        usage("one text must be given", ", ".join(o.texts), "compare takes several, where all "
-              f"models are on one machine. {BOTH_HERE}")
+        usage(
+            "one text must be given",
+            ", ".join(o.texts),
+            f"compare takes several, where all models are on one machine. {BOTH_HERE}",
+        )
     return text_of(o.texts[""], o)
 
 
@@ -176,22 +256,28 @@ def part_read(plan: TextPlan) -> str:
     text_read = plan.provenance.get("text_read")
     if text_read is None:
         return ""
-    return (f" of the first {text_read['bytes'] / 1e6:.3g} MB of a text of "
-            f"{text_read['of'] / 1e6:.3g} MB; the rest was not read")
+    return (
+        f" of the first {text_read['bytes'] / 1e6:.3g} MB of a text of "
+        f"{text_read['of'] / 1e6:.3g} MB; the rest was not read"
+    )
 
 
 def _recorded(arm, usual, o):
     "Settings that an arm records, where options do not say another one."
     known = arm.provenance
-    return {name: known[name] for name, default in usual.items()
-            if getattr(o, name) == default and known.get(name) is not None}
+    return {
+        name: known[name]
+        for name, default in usual.items()
+        if getattr(o, name) == default and known.get(name) is not None
+    }
 
 
 def follow(losses: WindowLosses, o: Scoring) -> Scoring:
     "One arm is saved: score the other on the plan that it recorded, where options do not say."
     check_by(o.by or (), [losses])
     known = losses.provenance
-    if "whole_documents" in known: return replace(o, per_byte=True)
+    if "whole_documents" in known:
+        return replace(o, per_byte=True)
     same = _recorded(losses, RECORDED, o)
     count, scored = known.get("windows_planned"), known.get("windows_scored")
     if o.windows is None and count != scored:  # older files name no rule: the first ones
@@ -204,10 +290,14 @@ def recorded_cut(facts: Mapping, where: str, own: str | None = None) -> str | No
     "How documents were cut, as losses record it; only an expression of one's own is run."
     pieces = facts.get("pieces")
     if pieces not in (None, own, *PIECES):
-        refuse(where, f"documents must be cut at {' or '.join(PIECES)}, or as you say",
-               f"the expression {pieces!r:.80} in a file", "It could run for ever: write it "
-               "as documents = ... in a study file of your own, and compare again",
-               error=UsageError)
+        refuse(
+            where,
+            f"documents must be cut at {' or '.join(PIECES)}, or as you say",
+            f"the expression {pieces!r:.80} in a file",
+            "It could run for ever: write it "
+            "as documents = ... in a study file of your own, and compare again",
+            error=UsageError,
+        )
     return pieces
 
 
@@ -216,38 +306,54 @@ def check_origin(plan: TextPlan, losses: WindowLosses, o: Scoring) -> None:
     data_id = whole_data_id(plan) if o.per_byte else plan.data_id
     if losses.data_id and losses.data_id != data_id:
         texts = " ".join(f"--text {shlex.quote(text)}" for text in o.text)
-        refuse("compare", "both models must be scored on the same text and windows",
-               f"{losses.data_id[:19]} in the file, {data_id[:19]} from --text",
-               "Use the text, lengths and windowing that the file was scored with, or score "
-               f"it again: invar-nb score MODEL {texts} --out FILE --force",
-               error=PairingError, code="data_id")
+        refuse(
+            "compare",
+            "both models must be scored on the same text and windows",
+            f"{losses.data_id[:19]} in the file, {data_id[:19]} from --text",
+            "Use the text, lengths and windowing that the file was scored with, or score "
+            f"it again: invar-nb score MODEL {texts} --out FILE --force",
+            error=PairingError,
+            code="data_id",
+        )
 
 # %% ../../nbs/shell/04_arms.ipynb #c012fa
 def follow_answers(
     answers: Predictions,  # of one arm, which an earlier run saved
-    file: str,             # that holds them
-    examples: Examples,    # that the other arm is to be asked
+    file: str,  # that holds them
+    examples: Examples,  # that the other arm is to be asked
     o: Comparing,
 ) -> Comparing:
     "Ask the other arm as the answers record, where options do not say; PairingError."
     known, path = answers.provenance, str(o.quiz[1])
-    again = "answer anew: " + shlex.join(["invar-nb", "answer", "MODEL", path, "--out", file,
-                                          "--force"])
+    again = "answer anew: " + shlex.join(
+        ["invar-nb", "answer", "MODEL", path, "--out", file, "--force"]
+    )
     asked = known.get("examples_digest")
     if asked != examples.digest:
-        refuse("compare", "both models must be asked the same questions",
-               f"{asked[:19]} in {file}, {examples.digest[:19]} in {path}" if asked else
-               f"{file}, which does not record what was asked",
-               f"Use the questions that it answers, or {again}" if asked else
-               f"Files of invar-nb answer do: invar-nb answer MODEL {shlex.quote(path)} --out "
-               "NAME.jsonl",
-               error=PairingError, code="data_id")
+        refuse(
+            "compare",
+            "both models must be asked the same questions",
+            f"{asked[:19]} in {file}, {examples.digest[:19]} in {path}"
+            if asked
+            else f"{file}, which does not record what was asked",
+            f"Use the questions that it answers, or {again}"
+            if asked
+            else f"Files of invar-nb answer do: invar-nb answer MODEL {shlex.quote(path)} --out "
+            "NAME.jsonl",
+            error=PairingError,
+            code="data_id",
+        )
     o = replace(o, **_recorded(answers, ANSWERED, o))
     other = [name for name in ANSWERED if known.get(name) != getattr(o, name)]
     if other:
-        refuse("compare", "both models must be asked in one way", f"{other[0]} "
-               f"{known.get(other[0])!r} in {file}, {getattr(o, other[0])!r} here",
-               f"Leave it out, or {again}", error=PairingError, code="data_id")
+        refuse(
+            "compare",
+            "both models must be asked in one way",
+            f"{other[0]} {known.get(other[0])!r} in {file}, {getattr(o, other[0])!r} here",
+            f"Leave it out, or {again}",
+            error=PairingError,
+            code="data_id",
+        )
     return o
 
 # %% ../../nbs/shell/04_arms.ipynb #c009e
@@ -267,16 +373,19 @@ def vouch(digests: Iterable[str]) -> None:
 
 def scored_here(path: Path) -> bool:
     "Whether a command of this account wrote what is in the file."
-    try: return file_digest(path) in _list_of_scored().read_text().split()
-    except (OSError, RuntimeError): return False
+    try:
+        return file_digest(path) in _list_of_scored().read_text().split()
+    except (OSError, RuntimeError):
+        return False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Earlier:
     "An arm that an earlier run saved, and what is known of it before it is read."
+
     path: Path
-    place: str          # the report that holds it, as it is called
-    kind: str           # losses or answers
+    place: str  # the report that holds it, as it is called
+    kind: str  # losses or answers
     provenance: Mapping
     data_id: str
     n: int
@@ -284,28 +393,51 @@ class Earlier:
     def read(self):
         "The arm, or None where its file is not one that was scored here."
         try:
-            if not scored_here(self.path): return None
-            return read_losses(self.path) if self.kind == "losses" else read_predictions(
-                self.path)
-        except (ContractError, OSError): return None
+            if not scored_here(self.path):
+                return None
+            return (
+                read_losses(self.path)
+                if self.kind == "losses"
+                else read_predictions(self.path)
+            )
+        except (ContractError, OSError):
+            return None
 
 
 def earlier_arms(out: Path) -> list[Earlier]:
     "Arms in the file or report that a command will replace, and in reports beside it."
     around = [out] if out.is_dir() else []
-    try: around += sorted(path for path in out.parent.iterdir()
-                          if path != out and path.is_dir() and path.name[0] != ".")
-    except OSError: pass
+    try:
+        around += sorted(
+            path
+            for path in out.parent.iterdir()
+            if path != out and path.is_dir() and path.name[0] != "."
+        )
+    except OSError:
+        pass
     found = [each for folder in around for each in _of_report(folder)]
-    pilots = [folder / f"{name}.jsonl" for folder in around for name in (
-        "baseline", "candidate") if (folder / "plan.json").is_file()]
+    pilots = [
+        folder / f"{name}.jsonl"
+        for folder in around
+        for name in ("baseline", "candidate")
+        if (folder / "plan.json").is_file()
+    ]
     for path in [out, *pilots]:
-        try: file = open_losses(path)
-        except (ContractError, OSError): continue  # something else, or damaged
+        try:
+            file = open_losses(path)
+        except (ContractError, OSError):
+            continue  # something else, or damaged
         arm = StreamedLosses(file=file)
-        found.append(Earlier(path=path, place=str(path) if path == out else f"{path.parent}/",
-                             kind="losses", provenance=arm.provenance, data_id=arm.data_id,
-                             n=len(file)))
+        found.append(
+            Earlier(
+                path=path,
+                place=str(path) if path == out else f"{path.parent}/",
+                kind="losses",
+                provenance=arm.provenance,
+                data_id=arm.data_id,
+                n=len(file),
+            )
+        )
     return found
 
 
@@ -314,14 +446,20 @@ def _of_report(folder):
     try:
         text = read_file(folder / "report.json", "earlier_arms").decode("utf-8")
         d = Report(text=text, arms={}).document()
-        if content_digest(d) != d["digest"]: return []  # edited
+        if content_digest(d) != d["digest"]:
+            return []  # edited
         names = ("kind", "provenance", "data_id", "n")
-        return [Earlier(path=folder / Path(arm["file"]).name, place=f"{folder}/",
-                        **{name: arm[name] for name in names})
-                for stem, arm in d["arms"].items()
-                if arm["sha256"] and arm["file"] in evidence_names(stem, arm)]
-    except (OSError, ValueError, LookupError, RecursionError): return []
-
+        return [
+            Earlier(
+                path=folder / Path(arm["file"]).name,
+                place=f"{folder}/",
+                **{name: arm[name] for name in names},
+            )
+            for stem, arm in d["arms"].items()
+            if arm["sha256"] and arm["file"] in evidence_names(stem, arm)
+        ]
+    except (OSError, ValueError, LookupError, RecursionError):
+        return []
 
 # %% ../../nbs/shell/04_arms.ipynb #c009
 def amount(counts: Mapping[str, int]) -> str:
@@ -337,20 +475,26 @@ def kept(journal: Path) -> str:
 # %% ../../nbs/shell/04_arms.ipynb #c009f
 def fitting(
     earlier: Iterable[Earlier],
-    loaded: object,           # LoadedModel
+    loaded: object,  # LoadedModel
     plan: TextPlan | None = None,  # None: answers
 ) -> list[Earlier]:
     "Arms of these weights, and of this text: those of the same plan, then the largest first."
     same = {"weights_digest": loaded.weights_digest}
-    if plan is not None: same["text_digests"] = plan.provenance.get("text_digests")
-    arms = [each for each in earlier if each.kind == ("answers" if plan is None else "losses")
-            and all(each.provenance.get(name) == value for name, value in same.items())]
-    return sorted(arms, key=lambda each: (
-        plan is not None and each.data_id != plan.data_id, -each.n))
+    if plan is not None:
+        same["text_digests"] = plan.provenance.get("text_digests")
+    arms = [
+        each
+        for each in earlier
+        if each.kind == ("answers" if plan is None else "losses")
+        and all(each.provenance.get(name) == value for name, value in same.items())
+    ]
+    return sorted(
+        arms, key=lambda each: (plan is not None and each.data_id != plan.data_id, -each.n)
+    )
 
 
 def score_again(
-    act: Callable,            # scores what is not known; takes known= and on_known=
+    act: Callable,  # scores what is not known; takes known= and on_known=
     plan: TextPlan,
     earlier: Iterable[list[Earlier]],  # arms that together were scored before, perhaps
     label: str,
@@ -363,29 +507,36 @@ def score_again(
     others = [arms for arms in earlier if arms not in exact]
     attempts = [*exact, *[()] * journal.is_file(), *others, ()]
     for number, arms in enumerate(attempts, 1):
+
         def taken(n, arms=arms):
             some = counted(n, "windows") if n == whole else f"{n} of {whole} windows"
             rest = "" if n == whole else f"; scoring the others{kept(journal)}"
             say(f"{label}: {some} reused from {arms[0].place}{rest}", quiet)
+
         known = [each.read() for each in arms]
         if None in known:
             why = f"{arms[0].place} (not written here, or changed since)"
             continue
         if not known:
-            if why: say(f"{label}: nothing of {why} can be kept", quiet)
+            if why:
+                say(f"{label}: nothing of {why} can be kept", quiet)
             scored = f"{amount(plan.counts)}{part_read(plan)}"
             say(f"{label}: scoring {scored}{kept(journal)}", quiet)
-        try: return act(on_known=taken, known=known[0] if len(known) == 1 else tuple(
-            known) or None)
+        try:
+            return act(
+                on_known=taken, known=known[0] if len(known) == 1 else tuple(known) or None
+            )
         except ContractError as error:
-            if number == len(attempts) or error.code not in ("known", "key"): raise
-            if arms: why = f"{arms[0].place} ({error.culprit})"
-
+            if number == len(attempts) or error.code not in ("known", "key"):
+                raise
+            if arms:
+                why = f"{arms[0].place} ({error.culprit})"
 
 # %% ../../nbs/shell/04_arms.ipynb #c009o
 @dataclass(frozen=True, kw_only=True)
 class Opened:
     "A model that is loaded here, or asked on a server."
+
     argument: str
     scoring: Scoring
     loaded: object | None  # None: on a server
@@ -395,49 +546,80 @@ class Opened:
     def plan(self, documents) -> TextPlan:
         "Windows of a text, or whole documents where each model has its own tokenizer."
         o = self.scoring
-        if self.loaded is None: o = replace(o, max_length=o.max_length or DEFAULT_LENGTH)
+        if self.loaded is None:
+            o = replace(o, max_length=o.max_length or DEFAULT_LENGTH)
         return planned(self.loaded or self.tokenizer, documents, o, self.quiet)
 
-    def score(self, plan: TextPlan, label: str, journal: Path, quiet: bool = False,
-              earlier: Iterable[Earlier] = (), **how) -> WindowLosses:
+    def score(
+        self,
+        plan: TextPlan,
+        label: str,
+        journal: Path,
+        quiet: bool = False,
+        earlier: Iterable[Earlier] = (),
+        **how,
+    ) -> WindowLosses:
         "The losses of a plan; what a journal or an earlier run holds is not scored again."
         o, more = self.scoring, {"journal": journal, "progress": Progress(label, quiet=quiet)}
         if self.loaded is None:
             say(f"{label}: scoring {amount(plan.counts)}{kept(journal)}", quiet)
-            losses = score_served(self.argument, plan, tokenizer=self.tokenizer,
-                                  requests=Requests(concurrency=o.concurrency), **more)
+            losses = score_served(
+                self.argument,
+                plan,
+                tokenizer=self.tokenizer,
+                requests=Requests(concurrency=o.concurrency),
+                **more,
+            )
         else:
-            act = partial(score_plan, self.loaded, plan, batch_tokens=o.batch_tokens, **how,
-                          **more)
+            act = partial(
+                score_plan, self.loaded, plan, batch_tokens=o.batch_tokens, **how, **more
+            )
             fits = fitting(earlier, self.loaded, plan)
             losses = self._known_documents(plan, fits, label, quiet) or score_again(
-                act, plan, [[each] for each in fits if not o.per_byte], label, journal, quiet)
+                act, plan, [[each] for each in fits if not o.per_byte], label, journal, quiet
+            )
         say(f"{label}: perplexity {losses.perplexity:.6g}", quiet)
-        if losses.weight_unit == "bytes" or not o.per_byte: return losses
+        if losses.weight_unit == "bytes" or not o.per_byte:
+            return losses
         return whole_documents(losses, plan)
 
     def _known_documents(self, plan, earlier, label, quiet):
         "Whole documents that were scored before with the same windows, or None."
-        if not self.scoring.per_byte or not earlier: return None
+        if not self.scoring.per_byte or not earlier:
+            return None
         facts = scoring_facts(self.loaded, plan, batch_tokens=self.scoring.batch_tokens)
         new = whole_documents(planned_losses(plan, np.zeros(len(plan.windows)), facts), plan)
         for each in earlier:
             arm = each.read()
-            if arm is None or arm.data_id != new.data_id or arm.ids != new.ids or differing(
-                    new.provenance, arm.provenance, plan.provenance.keys() - {
-                        "document_files", "text_name"} | {"whole_documents"}): continue
+            if (
+                arm is None
+                or arm.data_id != new.data_id
+                or arm.ids != new.ids
+                or differing(
+                    new.provenance,
+                    arm.provenance,
+                    plan.provenance.keys() - {"document_files", "text_name"}
+                    | {"whole_documents"},
+                )
+            ):
+                continue
             say(f"{label}: {counted(len(arm), 'documents')} reused from {each.place}", quiet)
             return new.changed(log_loss=arm.log_loss)
-
 
 # %% ../../nbs/shell/04_arms.ipynb #c009b
 def load(argument: str, o: Loading):
     "The model of a folder, a GGUF or a hub id."
     path = as_path(argument)
     hub = not path.exists()
-    return load_model(argument if hub else path, dtype=o.dtype, device=o.device,
-                      trust_remote_code=o.trust_remote_code, allow_pickle=o.allow_pickle,
-                      revision=o.revision if hub else None, tokenizer=o.tokenizer)
+    return load_model(
+        argument if hub else path,
+        dtype=o.dtype,
+        device=o.device,
+        trust_remote_code=o.trust_remote_code,
+        allow_pickle=o.allow_pickle,
+        revision=o.revision if hub else None,
+        tokenizer=o.tokenizer,
+    )
 
 
 _SAID = ContextVar("hosts", default=frozenset())  # of one command
@@ -445,27 +627,39 @@ _SAID = ContextVar("hosts", default=frozenset())  # of one command
 
 def say_host(address: str) -> None:
     "Which server gets the key, once."
-    if not os.environ.get(KEY_VARIABLE, "").strip(): return
-    if (host := host_of(address)) in _SAID.get(): return
+    if not os.environ.get(KEY_VARIABLE, "").strip():
+        return
+    if (host := host_of(address)) in _SAID.get():
+        return
     _SAID.set(_SAID.get() | {host})
     say(f"{KEY_VARIABLE} is sent to {host}")
 
 
-def open_model(argument: str, o: Scoring, label: str, quiet: bool = False,
-               tokenizer: object = None) -> Opened:
+def open_model(
+    argument: str, o: Scoring, label: str, quiet: bool = False, tokenizer: object = None
+) -> Opened:
     "Load a model, or the tokenizer of one that is served, where none is known yet."
     served = is_address(argument)
-    if served: say_host(argument)
+    if served:
+        say_host(argument)
     say(f"{label}: {'asking' if served else 'loading'} {argument}", quiet)
     if not served:
         loaded = load(argument, o)
-        return Opened(argument=argument, scoring=o, loaded=loaded, tokenizer=loaded.tokenizer,
-                      quiet=quiet)
+        return Opened(
+            argument=argument,
+            scoring=o,
+            loaded=loaded,
+            tokenizer=loaded.tokenizer,
+            quiet=quiet,
+        )
     _check_classes(o)
     if o.tokenizer is None and tokenizer is None:  # the server is sent ids
         ask_server(argument)  # one that cannot be scored is refused for that, first
-        usage("a server needs --tokenizer DIR", "none",
-              "Give the folder of its model's tokenizer")
+        usage(
+            "a server needs --tokenizer DIR",
+            "none",
+            "Give the folder of its model's tokenizer",
+        )
     words = tokenizer or load_tokenizer(o.tokenizer, trust_remote_code=o.trust_remote_code)
     return Opened(argument=argument, scoring=o, loaded=None, tokenizer=words, quiet=quiet)
 
@@ -479,7 +673,8 @@ def release() -> None:
     "Give the memory of a model back."
     gc.collect()
     torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_available(): torch.cuda.empty_cache()
+    if torch is not None and torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 # %% ../../nbs/shell/04_arms.ipynb #c002
 def fit_models(o: Scoring, models: list[str]) -> Scoring:
@@ -487,14 +682,18 @@ def fit_models(o: Scoring, models: list[str]) -> Scoring:
     limits = set()
     for name in models:  # read without loading anything
         file = as_path(name) / "config.json"
-        try: config = as_shape(read_file(file, "fit_models"), dict, "", "", "")
-        except ContractError: continue  # refused when it is loaded
+        try:
+            config = as_shape(read_file(file, "fit_models"), dict, "", "", "")
+        except ContractError:
+            continue  # refused when it is loaded
         limit = config.get("max_position_embeddings") or config.get("n_positions")
-        if isinstance(limit, int) and not isinstance(limit, bool): limits.add(limit)
+        if isinstance(limit, int) and not isinstance(limit, bool):
+            limits.add(limit)
     if o.max_length is None and len(limits) > 1:
         o = replace(o, max_length=min(1024, *limits))
     folders = [name for name in models if as_path(name).is_dir()]
-    if o.tokenizer or len(folders) != 1: return o
+    if o.tokenizer or len(folders) != 1:
+        return o
     gguf = any(Path(name).suffix == ".gguf" or is_gguf(name) for name in models)
     return replace(o, tokenizer=folders[0]) if gguf else o
 
@@ -502,9 +701,11 @@ def fit_models(o: Scoring, models: list[str]) -> Scoring:
 def check_tokenizer(argument: str | Path, words, o: Scoring, name: str = "") -> None:
     "The other model's tokenizer, known before the first one is scored."
     folder = as_path(argument)
-    if o.tokenizer or o.per_byte or not folder.is_dir(): return
+    if o.tokenizer or o.per_byte or not folder.is_dir():
+        return
     other = load_tokenizer(folder, trust_remote_code=o.trust_remote_code)
-    with of_part(name): check_same_tokenizer(words, other)
+    with of_part(name):
+        check_same_tokenizer(words, other)
 
 
 def find_tokenizer(models: Iterable[str], o: Loading):
@@ -516,24 +717,34 @@ def find_tokenizer(models: Iterable[str], o: Loading):
 
 def check_documents(documents: Documents, models: Iterable[str], o: Scoring) -> None:
     "Refuse documents that are too short to be scored, before a model is loaded."
-    if o.per_byte or o.windowing != "invar": return
-    if all(len(text) > SHORT for text in documents.texts): return
-    if words := find_tokenizer(models, o): check_short(words, documents, o.bos)
+    if o.per_byte or o.windowing != "invar":
+        return
+    if all(len(text) > SHORT for text in documents.texts):
+        return
+    if words := find_tokenizer(models, o):
+        check_short(words, documents, o.bos)
 
 
 def check_inputs(models: Mapping[str, str], o: Scoring) -> None:
     "Refuse a package, a text or a tokenizer that will not do, before any weights are read."
-    if not all(map(is_address, models.values())): import_torch("compare")
+    if not all(map(is_address, models.values())):
+        import_torch("compare")
     texts = [text_of(paths, o) for paths in o.texts.values()]
-    if o.tokenizer: load_tokenizer(o.tokenizer, trust_remote_code=o.trust_remote_code)
-    for documents in texts: check_documents(documents, models.values(), o)
-    folders = {} if o.tokenizer else {name: as_path(argument) for name, argument
-                                      in models.items()}
+    if o.tokenizer:
+        load_tokenizer(o.tokenizer, trust_remote_code=o.trust_remote_code)
+    for documents in texts:
+        check_documents(documents, models.values(), o)
+    folders = (
+        {} if o.tokenizer else {name: as_path(argument) for name, argument in models.items()}
+    )
     first = None
     for name, folder in folders.items():
-        if not folder.is_dir(): continue
-        if first is not None: check_tokenizer(folder, first, o, name * (len(models) > 2))
-        else: first = load_tokenizer(folder, trust_remote_code=o.trust_remote_code)
+        if not folder.is_dir():
+            continue
+        if first is not None:
+            check_tokenizer(folder, first, o, name * (len(models) > 2))
+        else:
+            first = load_tokenizer(folder, trust_remote_code=o.trust_remote_code)
 
 
 def plan_texts(
@@ -545,15 +756,16 @@ def plan_texts(
     plans, o = {}, model.scoring
     for text, paths in o.texts.items():
         plan = model.plan(text_of(paths, o))
-        for losses in files: check_origin(plan, losses, o)
+        for losses in files:
+            check_origin(plan, losses, o)
         plans[text] = prepare(plan)
     return plans
 
 # %% ../../nbs/shell/04_arms.ipynb #bud2
 ALWAYS_COMPARED = 50_000_000  # weights of a model
-FEWEST_TOKENS = 10_000        # to be scored on a CPU, of which comparing is at most a tenth
-PACKED, GPU = 10, 100         # times as many: slower to unpack, faster to score
-BYTES_A_TOKEN = 4             # of a text, about
+FEWEST_TOKENS = 10_000  # to be scored on a CPU, of which comparing is at most a tenth
+PACKED, GPU = 10, 100  # times as many: slower to unpack, faster to score
+BYTES_A_TOKEN = 4  # of a text, about
 
 
 def tokens_to_score(o: Scoring) -> float:
@@ -561,7 +773,8 @@ def tokens_to_score(o: Scoring) -> float:
     windows = Budget.of(o.windows).n if o.windows else math.inf
     new = o.stride or (o.max_length or DEFAULT_LENGTH) // 2  # tokens of a window
     files = [*o.texts.values()]
-    if questions := getattr(o, "questions", None): files.append([questions.split("=")[-1]])
+    if questions := getattr(o, "questions", None):
+        files.append([questions.split("=")[-1]])
     sizes = (sum(as_path(file).stat().st_size for file in some) for some in files)
     return sum(min(size / BYTES_A_TOKEN, windows * new) for size in sizes)
 
@@ -570,15 +783,20 @@ def leave_out(o: Scoring, both: Iterable[Checkpoint]) -> str:
     "Why tensors of large models are not compared beside little scoring; '' where they are."
     both = list(both)
     numbers = max(map(most_numbers, both))
-    if numbers <= ALWAYS_COMPARED: return ""
+    if numbers <= ALWAYS_COMPARED:
+        return ""
     fewest = FEWEST_TOKENS
-    if any(c.kind == "gguf" for c in both): fewest *= PACKED
-    if as_device(o.device).type != "cpu": fewest *= GPU
-    if tokens_to_score(o) >= fewest: return ""
+    if any(c.kind == "gguf" for c in both):
+        fewest *= PACKED
+    if as_device(o.device).type != "cpu":
+        fewest *= GPU
+    if tokens_to_score(o) >= fewest:
+        return ""
     names = " ".join(shlex.quote(c.name) for c in both)
-    return (f"to compare {numbers / 1e6:,.0f} million weights would take over a tenth of the "
-            f"scoring, so `invar-nb diff {names}` lists what changed")
-
+    return (
+        f"to compare {numbers / 1e6:,.0f} million weights would take over a tenth of the "
+        f"scoring, so `invar-nb diff {names}` lists what changed"
+    )
 
 # %% ../../nbs/shell/04_arms.ipynb #c003
 def find_weights(
@@ -590,12 +808,18 @@ def find_weights(
     weights = {}
     for name, argument in arguments.items():
         if name == "baseline" or {*map(arm_kind, (arguments["baseline"], argument))} - {
-                *LOCAL}: continue
+            *LOCAL
+        }:
+            continue
         label = f"{name}: " if len(arguments) > 2 else ""
         with of_part(name if label else ""):
-            differs = compare_weights(arguments["baseline"], argument, revision=o.revision,
-                                      left_out=partial(leave_out, o),
-                                      progress=Progress("weights", quiet=quiet))
+            differs = compare_weights(
+                arguments["baseline"],
+                argument,
+                revision=o.revision,
+                left_out=partial(leave_out, o),
+                progress=Progress("weights", quiet=quiet),
+            )
         first, more, _ = differs.sentence.partition("; the largest change")
         say(f"{label}{first}{'.' * bool(more)}", quiet)
         weights[name] = differs.to_dict()
@@ -612,21 +836,31 @@ class Unchanged(Exception):
 
 def leave_unchanged(arguments: Mapping[str, str], weights: Mapping) -> None:
     "Raise Unchanged where weights, config and tokenizer of all candidates are the baseline's."
-    same = [name for name, d in weights.items()
-            if d["state"] == "identical" and not d["settings"]]
-    if len(same) < len(arguments) - 1: return
+    same = [
+        name for name, d in weights.items() if d["state"] == "identical" and not d["settings"]
+    ]
+    if len(same) < len(arguments) - 1:
+        return
     digests = {name: weights[name]["digests"]["candidate"] for name in same}
     digests |= {"baseline": weights[same[0]]["digests"]["baseline"]}
-    raise Unchanged(study({name: WeightsArm(
-        model=arguments[name], provenance={"weights_digest": digest})
-        for name, digest in digests.items()}))
+    raise Unchanged(
+        study(
+            {
+                name: WeightsArm(model=arguments[name], provenance={"weights_digest": digest})
+                for name, digest in digests.items()
+            }
+        )
+    )
 
 
 def with_weights(arms: Mapping, weights: Mapping) -> dict:  # (name, part) -> arm
     "The arms, and what is known of the weights with the candidates."
-    return {(name, part): arm if name not in weights else arm.changed(
-        provenance={**arm.provenance, "weights": weights[name]})
-        for (name, part), arm in arms.items()}
+    return {
+        (name, part): arm
+        if name not in weights
+        else arm.changed(provenance={**arm.provenance, "weights": weights[name]})
+        for (name, part), arm in arms.items()
+    }
 
 # %% ../../nbs/shell/04_arms.ipynb #c017
 def score_arms(
@@ -647,25 +881,37 @@ def score_arms(
     models = [name for name, kind in kinds.items() if kind in SCORED]
     models.sort(key=lambda name: kinds[name] == "served")  # a tokenizer comes with the others
     if {*kinds.values()} - {*SCORED, "losses" if o.texts else "answers"}:
-        usage("both arms must be of the same kind", " and ".join(kinds.values()),
-              "Compare a model with a model, with losses or, by --questions, with answers; "
-              "files with files of the same kind")
+        usage(
+            "both arms must be of the same kind",
+            " and ".join(kinds.values()),
+            "Compare a model with a model, with losses or, by --questions, with answers; "
+            "files with files of the same kind",
+        )
     servers = [arguments[name] for name in models if kinds[name] == "served"]
-    if servers: _check_classes(o)
-    for each in servers: say_host(each)
+    if servers:
+        _check_classes(o)
+    for each in servers:
+        say_host(each)
     servers = [ask_server(each) for each in servers]  # are they there, and may we ask?
 
     def ready(plan):  # for every server, before any model is scored
         plan = prepare(plan)
-        for served in servers: check_fits(plan, served)
+        for served in servers:
+            check_fits(plan, served)
         return plan
-    arms = {(name, text): read_losses(as_path(argument))
-            for name, argument in arguments.items() if name not in models for text in o.texts}
-    for losses in arms.values() if models else (): o = follow(losses, o)
+
+    arms = {
+        (name, text): read_losses(as_path(argument))
+        for name, argument in arguments.items()
+        if name not in models
+        for text in o.texts
+    }
+    for losses in arms.values() if models else ():
+        o = follow(losses, o)
     o, plans, words = fit_models(o, [arguments[name] for name in models]), {}, None
     check_inputs({name: arguments[name] for name in models}, o)
-    for name in models[1:] if beside else (): check_memory(
-        [arguments["baseline"], arguments[name]], o)
+    for name in models[1:] if beside else ():
+        check_memory([arguments["baseline"], arguments[name]], o)
     weights, base = find_weights(arguments, o, quiet), None
     look(weights)
     for i, name in enumerate(models, 1):
@@ -674,33 +920,54 @@ def score_arms(
         check(model)
         if o.per_byte or not plans:
             plans, words = plan_texts(model, [*arms.values()], ready), model.tokenizer
-            for other in models[i:] if plans else (): check_tokenizer(
-                arguments[other], words, o, other if len(models) > 2 else "")
-        elif model.loaded is not None: check_same_tokenizer(words, model.tokenizer)
+            for other in models[i:] if plans else ():
+                check_tokenizer(arguments[other], words, o, other if len(models) > 2 else "")
+        elif model.loaded is not None:
+            check_same_tokenizer(words, model.tokenizer)
         both = "both" if len(models) == 2 else f"baseline and {name}"
         for text, plan in plans.items() if base or not beside else ():
             said = ", ".join(filter(None, (both if base else label, text)))
-            if base: arms = score_beside({"baseline": base, name: model}, text, plan, said,
-                                         journal(both, text), quiet, earlier) | arms
-            else: arms[name, text] = model.score(plan, said, journal(name, text), quiet,
-                                                 earlier)
+            if base:
+                arms = (
+                    score_beside(
+                        {"baseline": base, name: model},
+                        text,
+                        plan,
+                        said,
+                        journal(both, text),
+                        quiet,
+                        earlier,
+                    )
+                    | arms
+                )
+            else:
+                arms[name, text] = model.score(plan, said, journal(name, text), quiet, earlier)
         arms |= also(name, model) or {}
-        if beside and base is None: base = model
+        if beside and base is None:
+            base = model
         del model
         release()
     return with_weights(arms, weights)
 
 # %% ../../nbs/shell/04_arms.ipynb #c008s
-DIVERGENCE = ("kl_divergence", "top1_changed", "probability_change", "probability_change_p1",
-              "probability_change_p99")
+DIVERGENCE = (
+    "kl_divergence",
+    "top1_changed",
+    "probability_change",
+    "probability_change_p1",
+    "probability_change_p99",
+)
 
 
 def memory_needed(argument: str, o: Loading, on_cpu: bool = True) -> int:
     "Bytes that a model's weights take at least."
     path = as_path(argument)
-    found = find_checkpoint(path if path.exists() else argument,
-                            revision=None if path.exists() else o.revision,
-                            trust_remote_code=o.trust_remote_code, allow_pickle=o.allow_pickle)
+    found = find_checkpoint(
+        path if path.exists() else argument,
+        revision=None if path.exists() else o.revision,
+        trust_remote_code=o.trust_remote_code,
+        allow_pickle=o.allow_pickle,
+    )
     stored = sum(file.stat().st_size for file in found.files)
     if found.kind == "pickle" or (o.dtype == "auto" and not on_cpu and found.kind != "gguf"):
         return stored
@@ -710,15 +977,24 @@ def memory_needed(argument: str, o: Loading, on_cpu: bool = True) -> int:
 def check_memory(models: list[str], o: Loading) -> None:
     "Refuse two models that do not fit together, before any is loaded."
     torch, place = import_torch("compare")[0], as_device(o.device)
-    free = (torch.cuda.mem_get_info(place)[0] if place.type == "cuda"
-            else psutil.virtual_memory().available)
+    free = (
+        torch.cuda.mem_get_info(place)[0]
+        if place.type == "cuda"
+        else psutil.virtual_memory().available
+    )
     need = sum(memory_needed(argument, o, place.type == "cpu") for argument in models)
-    if need < free: return
+    if need < free:
+        return
     shorter = "" if o.dtype in ("bfloat16", "float16") else "Give --dtype bfloat16, or leave"
-    refuse("compare", "both models must fit into memory for --divergence",
-           f"at least {need / 2**30:.1f} GiB of weights, {free / 2**30:.1f} GiB free",
-           f"{shorter or 'Leave'} --divergence out: the models are then loaded one after the "
-           "other", error=UsageError, code="memory")
+    refuse(
+        "compare",
+        "both models must fit into memory for --divergence",
+        f"at least {need / 2**30:.1f} GiB of weights, {free / 2**30:.1f} GiB free",
+        f"{shorter or 'Leave'} --divergence out: the models are then loaded one after the "
+        "other",
+        error=UsageError,
+        code="memory",
+    )
 
 # %% ../../nbs/shell/04_arms.ipynb #c016s
 def score_beside(
@@ -732,12 +1008,22 @@ def score_beside(
 ) -> dict[tuple[str, str], WindowLosses]:  # (name, text) -> losses
     "Both models in one pass over a plan, with their divergence; nothing is scored twice."
     base, model = models.values()
-    act = partial(score_together, base.loaded, model.loaded, plan, journal=journal,
-                  batch_tokens=base.scoring.batch_tokens,
-                  progress=Progress(label, quiet=quiet))
-    pairs = [[a, b] for a in fitting(earlier, base.loaded, plan)
-             for b in fitting(earlier, model.loaded, plan) if a.place == b.place and (
-                 b.provenance.get("against", 0) == a.provenance.get("digest"))]
+    act = partial(
+        score_together,
+        base.loaded,
+        model.loaded,
+        plan,
+        journal=journal,
+        batch_tokens=base.scoring.batch_tokens,
+        progress=Progress(label, quiet=quiet),
+    )
+    pairs = [
+        [a, b]
+        for a in fitting(earlier, base.loaded, plan)
+        for b in fitting(earlier, model.loaded, plan)
+        if a.place == b.place
+        and (b.provenance.get("against", 0) == a.provenance.get("digest"))
+    ]
     two = score_again(act, plan, pairs, label, journal, quiet)
     for who, losses in zip(models, two, strict=True):
         say(f"{who}: perplexity {losses.perplexity:.6g}", quiet)
@@ -747,12 +1033,13 @@ def score_beside(
 @dataclass(kw_only=True)
 class Rounds:
     "A text that is scored in rounds."
+
     plan: TextPlan
-    record: Mapping              # what the arms carry of the looks
+    record: Mapping  # what the arms carry of the looks
     order: LooksOrder
-    rows: list = field(default_factory=list)    # of each round
+    rows: list = field(default_factory=list)  # of each round
     scored: dict = field(default_factory=dict)  # name -> losses of each round
-    done: bool = False           # decided, or all of it scored
+    done: bool = False  # decided, or all of it scored
 
     @classmethod
     def of(cls, plan: TextPlan, design: LooksDesign) -> "Rounds":
@@ -765,15 +1052,18 @@ class Rounds:
     def next(self, number: int) -> bool:
         "Whether there is a round of this number, of which `rows` then holds the windows."
         at = self.order.at
-        if self.done or number > len(at): return False
+        if self.done or number > len(at):
+            return False
         self.rows.append(self.order.rows(at[number - 1], at[number - 2] if self.rows else 0))
         return True
 
     def arms(self, text: str) -> dict[tuple[str, str], WindowLosses]:
         "(name, text) -> all rounds of a model as one arm, in the order of the text."
         rows = np.concatenate(self.rows)
-        return {(name, text): _joined(parts, self.plan, rows, self.record)
-                for name, parts in self.scored.items()}
+        return {
+            (name, text): _joined(parts, self.plan, rows, self.record)
+            for name, parts in self.scored.items()
+        }
 
     def look(self, text: str, deciding: list, rules: Rules, quiet: bool) -> None:
         "Look at every candidate, say what is seen, and whether this text is done."
@@ -782,25 +1072,32 @@ class Rounds:
         for name in [name for name, _ in arms if name != "baseline"]:
             leads = (name, text) in deciding
             level = shared_level(rules.level, len(deciding)) if leads else rules.level
-            seen = look_at(pair(arms["baseline", text], arms[name, text]), level=level,
-                           margin=margin)
+            seen = look_at(
+                pair(arms["baseline", text], arms[name, text]), level=level, margin=margin
+            )
             looks, d = seen.looks, seen.difference
-            if leads: found[name] = looks
-            ends = " to ".join(change_text(end, d) for end in (looks.rows[-1].low,
-                                                               looks.rows[-1].high))
+            if leads:
+                found[name] = looks
+            ends = " to ".join(
+                change_text(end, d) for end in (looks.rows[-1].low, looks.rows[-1].high)
+            )
             what = ", ".join(filter(None, (name * (len(arms) > 2), text)))
-            verdict = "described" if not leads else "decided" if looks.decided \
-                else "not decided"
-            say(f"look {len(looks.rows)} of {len(looks.at)}, {f'{what}, ' * bool(what)}"
+            verdict = (
+                "described" if not leads else "decided" if looks.decided else "not decided"
+            )
+            say(
+                f"look {len(looks.rows)} of {len(looks.at)}, {f'{what}, ' * bool(what)}"
                 f"{looks.rows[-1].windows} of {counted(looks.total, 'windows')}: "
-                f"{change_text(d.delta, d)} ({ends}), {verdict}", quiet)
+                f"{change_text(d.delta, d)} ({ends}), {verdict}",
+                quiet,
+            )
         self.done = looks.finished or bool(found) and all_decided([*found.values()])
 
 # %% ../../nbs/shell/04_arms.ipynb #c019r
 def score_rounds(
     arguments: Mapping[str, str],  # baseline and candidates -> as typed
     o: Scoring,
-    rules: Rules,                  # of which level, margin and names decide
+    rules: Rules,  # of which level, margin and names decide
     design: LooksDesign,
     *,
     journal: Callable[[str, str], Path],  # of (name, text and number of the round)
@@ -810,9 +1107,11 @@ def score_rounds(
 ) -> dict[tuple[str, str], object]:  # (name, text) -> arm
     "Every model on the same windows of each text, round by round, until looks decide."
     if design.target == "text" and o.windows and Budget.of(o.windows).rule == "spread":
-        usage("with target text, --until-decided already takes windows at random",
-              f"--windows {o.windows}", "Leave --windows out, or write first:N for a shorter "
-              "text")
+        usage(
+            "with target text, --until-decided already takes windows at random",
+            f"--windows {o.windows}",
+            "Leave --windows out, or write first:N for a shorter text",
+        )
     o = fit_models(o, [*arguments.values()])
     check_inputs(arguments, o)
     weights = find_weights(arguments, o, quiet)
@@ -822,8 +1121,9 @@ def score_rounds(
     texts = {text: Rounds.of(plan, design) for text, plan in plan_texts(model).items()}
     for name in candidates:
         check_tokenizer(arguments[name], words, o, name if len(candidates) > 1 else "")
-    deciding = that_decide([(name, text) for text in texts for name in candidates],
-                           rules.deciding)
+    deciding = that_decide(
+        [(name, text) for text in texts for name in candidates], rules.deciding
+    )
     for number in range(1, design.looks + 1):
         undecided = [text for text, each in texts.items() if each.next(number)]
         for name in (here, *(name for name in arguments if name != here)):
@@ -834,19 +1134,33 @@ def score_rounds(
                 check_same_tokenizer(words, model.tokenizer)
             for text in undecided:
                 place = " ".join(filter(None, (text, str(number))))
-                texts[text].scored.setdefault(name, []).append(model.score(
-                    texts[text].round, ", ".join(filter(None, (name, text))),
-                    journal(name, place), quiet, earlier))
-        for text in undecided: texts[text].look(text, deciding, rules, quiet)
-        waiting = [each for text, each in texts.items() if not each.done
-                   and text in {part for _, part in deciding}]
-        if not waiting: break
-    return with_weights({key: arm for text, each in texts.items()
-                         for key, arm in each.arms(text).items()}, weights)
+                texts[text].scored.setdefault(name, []).append(
+                    model.score(
+                        texts[text].round,
+                        ", ".join(filter(None, (name, text))),
+                        journal(name, place),
+                        quiet,
+                        earlier,
+                    )
+                )
+        for text in undecided:
+            texts[text].look(text, deciding, rules, quiet)
+        waiting = [
+            each
+            for text, each in texts.items()
+            if not each.done and text in {part for _, part in deciding}
+        ]
+        if not waiting:
+            break
+    return with_weights(
+        {key: arm for text, each in texts.items() for key, arm in each.arms(text).items()},
+        weights,
+    )
 
 
-def _joined(parts: list[WindowLosses], plan: TextPlan, rows: np.ndarray,
-            record: Mapping) -> WindowLosses:
+def _joined(
+    parts: list[WindowLosses], plan: TextPlan, rows: np.ndarray, record: Mapping
+) -> WindowLosses:
     "All rounds of one model as one arm, in the order of the text."
     part, order = plan.take(np.sort(rows)), np.argsort(rows)
     losses = np.concatenate([arm.log_loss for arm in parts])[order]
@@ -854,5 +1168,12 @@ def _joined(parts: list[WindowLosses], plan: TextPlan, rows: np.ndarray,
     before = [arm.provenance.get("windows_known", 0) for arm in parts]
     known |= {"windows_known": sum(before)} if any(before) else {}
     return WindowLosses.from_arrays(
-        part.window_ids, part.tokens, losses, model=parts[0].model, data_id=plan.data_id,
-        document_ids=part.document_ids, n_bytes=part.n_bytes, provenance=known)
+        part.window_ids,
+        part.tokens,
+        losses,
+        model=parts[0].model,
+        data_id=plan.data_id,
+        document_ids=part.document_ids,
+        n_bytes=part.n_bytes,
+        provenance=known,
+    )

@@ -20,24 +20,41 @@ from functools import partial
 from importlib import metadata, resources
 from pathlib import Path
 from typing import Annotated, Literal, Optional
+
 import typer
+
 import invar_nb
 
 # %% ../../nbs/shell/09_cli.ipynb #c007
 from . import groups as g
 from . import options as o
-from .terminal import (OK, PLAN_FILES, REFUSED, REGRESSED, Data, Progress,
-                                     answer,
-                                     check_out, describe_error, free_out, run_app, say)
+from invar_nb.shell.terminal import (
+    OK,
+    PLAN_FILES,
+    REFUSED,
+    REGRESSED,
+    Data,
+    Progress,
+    answer,
+    check_out,
+    describe_error,
+    free_out,
+    run_app,
+    say,
+)
 
 # %% ../../nbs/shell/09_cli.ipynb #c012
 app = typer.Typer(
-    name="invar-nb", add_completion=False, pretty_exceptions_enable=False,
-    cls=o.HelpGroup, context_settings={"help_option_names": ["-h", "--help"]},
+    name="invar-nb",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    cls=o.HelpGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
     epilog="More about a command: invar-nb help compare. Exit codes: 0 no regression shown "
-           "(or inconclusive), 1 regressed or gate failed, 2 wrong usage, 3 evidence "
-           "refused, 4 inconclusive with --fail-inconclusive, 5 the work failed, 130 "
-           "interrupted.")
+    "(or inconclusive), 1 regressed or gate failed, 2 wrong usage, 3 evidence "
+    "refused, 4 inconclusive with --fail-inconclusive, 5 the work failed, 130 "
+    "interrupted.",
+)
 
 
 def _version(asked: bool):
@@ -46,8 +63,9 @@ def _version(asked: bool):
         raise typer.Exit(OK)
 
 
-_VERSION = typer.Option("--version", callback=_version, is_eager=True,
-                        help="Print the version.")
+_VERSION = typer.Option(
+    "--version", callback=_version, is_eager=True, help="Print the version."
+)
 
 
 @app.callback()
@@ -57,7 +75,7 @@ def _root(output: g.Output, version: Annotated[bool, _VERSION] = False):
 
 # %% ../../nbs/shell/09_cli.ipynb #c003
 def command(
-    *examples: str,   # of its help, without the name of the program
+    *examples: str,  # of its help, without the name of the program
     usual: str = "",  # its usual options, where the help does not show all
 ):
     "A command of the app, from a function that gives (facts for --json, the same in words)."
@@ -67,6 +85,7 @@ def command(
     def register(function):
         app.command(function.__name__.partition("_")[0], cls=shown)(o.grouped(function))
         return function
+
     return register
 
 
@@ -85,7 +104,8 @@ def _post(text):
             say(f"the summary of this job was not written: not a file: {page}")
             return
         try:
-            with open(page, "a", encoding="utf-8") as file: file.write(f"{text}\n")
+            with open(page, "a", encoding="utf-8") as file:
+                file.write(f"{text}\n")
         except OSError as error:  # as in a container that has the variable and not the file
             say(f"the summary of this job was not written: {error.strerror}: {page}")
 
@@ -93,51 +113,71 @@ def _post(text):
 def _saved(report, out, force, journals=()):
     "A report, saved; its facts are those of report.json."
     from invar_nb.report.answer import summary
+
     report.save(out, force=force, journals=journals)
     _post(report.to_markdown())
     d, width = report.document(), None  # a pipe or a log gets whole sentences
-    if sys.stdout.isatty(): width = min(max(shutil.get_terminal_size().columns, 80), 120)
+    if sys.stdout.isatty():
+        width = min(max(shutil.get_terminal_size().columns, 80), 120)
     facts = {"exit_code": report.exit_code, "report": str(out / "report.json")}
     slices = len({row["key"]["slice"] for row in d["rows"]} - {None})
-    more = [f"{n} {what}{'s' * (n > 1)}" for n, what in (
-        (slices, "slice"), (len(d["doubts"] + d["warnings"]), "note")) if n]
-    return d | facts, (f"{summary(d, width)}\nReport: {out / 'report.html'}"
-                       f"{' with ' * bool(more)}{' and '.join(more)}\n"
-                       f"Check:  invar-nb verify {shlex.quote(str(out))}")
+    more = [
+        f"{n} {what}{'s' * (n > 1)}"
+        for n, what in ((slices, "slice"), (len(d["doubts"] + d["warnings"]), "note"))
+        if n
+    ]
+    return d | facts, (
+        f"{summary(d, width)}\nReport: {out / 'report.html'}"
+        f"{' with ' * bool(more)}{' and '.join(more)}\n"
+        f"Check:  invar-nb verify {shlex.quote(str(out))}"
+    )
 
 # %% ../../nbs/shell/09_cli.ipynb #c002
-_MODEL = ("Model folder, GGUF, hub id, or server: openai:URL, vllm:URL, sglang:URL (API key "
-          "in INVAR_NB_API_KEY)")
-_ARM = (f"{_MODEL}. Or results, recognised by their content: a table of losses, answers or "
-        "scores, a folder of lm-eval or inspect, a file of llama.cpp or Every Eval Ever.")
+_MODEL = (
+    "Model folder, GGUF, hub id, or server: openai:URL, vllm:URL, sglang:URL (API key "
+    "in INVAR_NB_API_KEY)"
+)
+_ARM = (
+    f"{_MODEL}. Or results, recognised by their content: a table of losses, answers or "
+    "scores, a folder of lm-eval or inspect, a file of llama.cpp or Every Eval Ever."
+)
 _Baseline = _argument("BASELINE", _ARM, Optional[str])
-_Candidates = _argument("CANDIDATE...", "The edited model, or several to rank in one table.",
-                        Optional[list[str]])
+_Candidates = _argument(
+    "CANDIDATE...", "The edited model, or several to rank in one table.", Optional[list[str]]
+)
 _Report = _argument("REPORT", "report.json or its folder.", Path)
-_REPORTED = ("Folder for report and evidence. If the default exists, -2, -3, ... is appended. "
-             "Default: ")
+_REPORTED = (
+    "Folder for report and evidence. If the default exists, -2, -3, ... is appended. Default: "
+)
 
 # %% ../../nbs/shell/09_cli.ipynb #c025
 @command(
     "compare models/base models/q8 models/q4 --text text.jsonl",
     "compare lm_eval_out/base lm_eval_out/tuned",
     "compare old.csv new.csv --margin 1% --out old-and-new",
-    usual="text questions margin out require until_decided divergence by json profile")
+    usual="text questions margin out require until_decided divergence by json profile",
+)
 def compare(
-    job: g.Job, baseline: _Baseline = None, candidates: _Candidates = None,
+    job: g.Job,
+    baseline: _Baseline = None,
+    candidates: _Candidates = None,
     force: g.Force = False,
     out: _out("DIR", f"{_REPORTED}invar-nb-report.", Path) = Path("invar-nb-report"),
     update_baseline: o.panel("Output")(
-        bool, "Then write the candidate's losses or answers into the file BASELINE, where the "
+        bool,
+        "Then write the candidate's losses or answers into the file BASELINE, where the "
         "exit code is 0 and it is equivalent, improved or not worse; any other only with "
-        "--force.", "--update-baseline") = False,
+        "--force.",
+        "--update-baseline",
+    ) = False,
 ):
     """Did CANDIDATE change against BASELINE? Takes models, or outputs of lm-eval, inspect,
     llama.cpp and other tools. If interrupted, run the same command again to resume."""
     baseline, candidates, job = g.read_study(
-        job.scoring.study, baseline, candidates, job, job.scoring.keys)
-    if job.columns.arm and baseline: candidates = g.candidates_in(
-        job.columns, baseline, candidates)
+        job.scoring.study, baseline, candidates, job, job.scoring.keys
+    )
+    if job.columns.arm and baseline:
+        candidates = g.candidates_in(job.columns, baseline, candidates)
     if not baseline or not candidates:
         got = "no CANDIDATE" if baseline else "no BASELINE" if candidates else "none"
         cure = "Name both, or give --study FILE with baseline and others under [arms]"
@@ -145,9 +185,11 @@ def compare(
             model = Path(baseline, "config.json").is_file()
             cure += f"; for one alone: invar-nb {'score' if model else 'evaluate'} {baseline}"
             from invar_nb.files.sources import find_arms
+
             if several := find_arms(baseline):
-                cure = (f"{baseline} has several arms: --column arm={several}, the baseline "
-                        "first")
+                cure = (
+                    f"{baseline} has several arms: --column arm={several}, the baseline first"
+                )
         o.usage("compare needs BASELINE and CANDIDATE", got, cure)
     say(f"invar-nb compare: {baseline} and {', '.join(candidates)}", job.output.quiet)
     out = free_out(out, force, job.output.quiet)
@@ -155,41 +197,58 @@ def compare(
     from invar_nb.shell.arms import Unchanged
     from invar_nb.shell.compare import compare_all, vouch_for
     from invar_nb.shell.work import check_update, reason_to_keep, write_baseline
-    if update_baseline: check_update(baseline, candidates)
-    try: result, journals = compare_all(baseline, candidates, job, out)
-    except Unchanged as same: return _saved(report_of(same.study), out, force)
+
+    if update_baseline:
+        check_update(baseline, candidates)
+    try:
+        result, journals = compare_all(baseline, candidates, job, out)
+    except Unchanged as same:
+        return _saved(report_of(same.study), out, force)
     facts, text = _saved(report_of(result), out, force, journals)
-    if journals: vouch_for(out, baseline, candidates, job)
-    if not update_baseline: return facts, text
+    if journals:
+        vouch_for(out, baseline, candidates, job)
+    if not update_baseline:
+        return facts, text
     if not force and (why := reason_to_keep(result, facts["exit"])):
         return facts | {"updated_baseline": None}, (
-            f"{text}\nKept: {baseline}, since {why}. To take it all the same, add --force.")
-    updated, said = write_baseline(result.arms[result.row.key[:2]],
-                                   Path(baseline).expanduser())
+            f"{text}\nKept: {baseline}, since {why}. To take it all the same, add --force."
+        )
+    updated, said = write_baseline(
+        result.arms[result.row.key[:2]], Path(baseline).expanduser()
+    )
     return facts | updated, f"{text}\n{said}"
 
 # %% ../../nbs/shell/09_cli.ipynb #c031
 @command(
     "plan --sd 0.02 --margin 1%",
     "plan models/base models/q8 --text text.jsonl --margin 1%",
-    usual="text margin expect half_width gate metric sd price out force")
+    usual="text margin expect half_width gate metric sd price out force",
+)
 def plan(
-    planning: g.Planning, scoring: g.Scoring, columns: g.Columns, output: g.Output,
+    planning: g.Planning,
+    scoring: g.Scoring,
+    columns: g.Columns,
+    output: g.Output,
     baseline: _Baseline = None,
     candidate: _argument("CANDIDATE", "The edited model.", Optional[str]) = None,
     force: g.Force = False,
-    out: _out("DIR", "Folder for plan.json, plan.html and the pilot's losses. Default for "
-              "models: invar-nb-plan.") = None,
+    out: _out(
+        "DIR",
+        "Folder for plan.json, plan.html and the pilot's losses. Default for "
+        "models: invar-nb-plan.",
+    ) = None,
 ):
     "How much text is enough, and what will it cost? Plans from a pilot, or from files."
     job = g.Job(scoring=scoring, columns=columns, output=output)
     baseline, candidate, job = g.read_study(
-        scoring.study, baseline, [candidate] if candidate else None, job, scoring.keys)
-    if job.columns.arm and baseline: candidate = g.candidates_in(
-        job.columns, baseline, candidate)
+        scoring.study, baseline, [candidate] if candidate else None, job, scoring.keys
+    )
+    if job.columns.arm and baseline:
+        candidate = g.candidates_in(job.columns, baseline, candidate)
     if candidate and len(candidate) > 1:
-        o.usage("plan takes one candidate", ", ".join(candidate), "Give BASELINE and "
-                "CANDIDATE")
+        o.usage(
+            "plan takes one candidate", ", ".join(candidate), "Give BASELINE and CANDIDATE"
+        )
     job = replace(job, scoring=replace(job.scoring, windows=scoring.windows))
     named = candidate.values() if isinstance(candidate, dict) else candidate or ()
     given = [name for name in (baseline, *named) if name is not None]
@@ -198,6 +257,7 @@ def plan(
     if out or scoring.text:
         place = free_out(place, force, output.quiet, replaces=PLAN_FILES)
     from invar_nb.shell.plan import save_plan
+
     return save_plan(given, planning, job, place, force=force, save=out is not None)
 
 # %% ../../nbs/shell/09_cli.ipynb #shard
@@ -207,16 +267,31 @@ _shards = o.panel("Shards")
 @dataclass(frozen=True, kw_only=True)
 class Sharding:
     "Which part of the text is scored here."
-    shard: _shards(Optional[str], "Score one share of the text, such as 3/7, or auto in a "
-                   "SLURM array or step and under torchrun. --out is "
-                   "then a folder or URL (s3://...) for the parts, "
-                   "which invar-nb merge joins.", metavar="I/N") = None
-    engine: _shards(Literal["here", "ray"], "ray scores on a Ray cluster, which may lose "
-                    "workers and machines. Default: this machine.") = "here"
-    address: _shards(Optional[str], "Address of the Ray cluster. Default: RAY_ADDRESS, else "
-                     "this machine.", metavar="HOST:PORT") = None
-    workers: _shards(Optional[int], "Models that Ray loads, each in its own process. "
-                     "Default: one per GPU, else one per machine.", min=1) = None
+
+    shard: _shards(
+        Optional[str],
+        "Score one share of the text, such as 3/7, or auto in a "
+        "SLURM array or step and under torchrun. --out is "
+        "then a folder or URL (s3://...) for the parts, "
+        "which invar-nb merge joins.",
+        metavar="I/N",
+    ) = None
+    engine: _shards(
+        Literal["here", "ray"],
+        "ray scores on a Ray cluster, which may lose "
+        "workers and machines. Default: this machine.",
+    ) = "here"
+    address: _shards(
+        Optional[str],
+        "Address of the Ray cluster. Default: RAY_ADDRESS, else this machine.",
+        metavar="HOST:PORT",
+    ) = None
+    workers: _shards(
+        Optional[int],
+        "Models that Ray loads, each in its own process. "
+        "Default: one per GPU, else one per machine.",
+        min=1,
+    ) = None
 
     def __post_init__(self):
         if self.engine == "ray" and self.shard:
@@ -229,56 +304,85 @@ class Sharding:
 @command(
     "score models/base --text text.jsonl --out base.parquet",
     "score models/base --text text.jsonl --shard 1/2 --out parts",
-    usual="text out force max_length windows by device dtype batch_tokens shard")
+    usual="text out force max_length windows by device dtype batch_tokens shard",
+)
 def score(
-    model: _argument("MODEL", f"{_MODEL}."), scoring: g.ScoringBy, sharding: Sharding,
-    output: g.Output, force: g.Force = False,
-    out: _out("LOSSES", "File to write, .parquet or .jsonl; with --shard a folder or a URL.",
-              Optional[str]) = None,
+    model: _argument("MODEL", f"{_MODEL}."),
+    scoring: g.ScoringBy,
+    sharding: Sharding,
+    output: g.Output,
+    force: g.Force = False,
+    out: _out(
+        "LOSSES",
+        "File to write, .parquet or .jsonl; with --shard a folder or a URL.",
+        Optional[str],
+    ) = None,
 ):
     "Score one model on a text and save its losses. Run again to resume."
-    scoring = g.read_study(scoring.study, job=g.Job(scoring=scoring),
-                           keys=scoring.keys)[2].scoring
+    scoring = g.read_study(scoring.study, job=g.Job(scoring=scoring), keys=scoring.keys)[
+        2
+    ].scoring
     say(f"invar-nb score: {model}", output.quiet)
     ray, again = sharding.engine == "ray", {"force": force, "quiet": output.quiet}
     file, url = str(out).endswith((".parquet", ".jsonl")), "://" in str(out)
     if out is None or not scoring.text or not ray and file is bool(sharding.shard):
-        what, want = ("score --shard", "DIR, a folder") if sharding.shard else (
-            "score", "FILE, .parquet or .jsonl")
+        what, want = (
+            ("score --shard", "DIR, a folder")
+            if sharding.shard
+            else ("score", "FILE, .parquet or .jsonl")
+        )
         got = "no --out" if out is None else repr(out) if scoring.text else "no --text"
-        cure = "Give both" if out is None or not scoring.text else (
-            f"Write --out {Path(out).with_suffix('')}" + ".parquet" * (not sharding.shard))
+        cure = (
+            "Give both"
+            if out is None or not scoring.text
+            else (
+                f"Write --out {Path(out).with_suffix('')}" + ".parquet" * (not sharding.shard)
+            )
+        )
         o.usage(f"{what} needs --text FILE and --out {want}", got, cure)
     if url and file:
         o.usage("--out must be a file on this machine", repr(out), "A URL is for --shard")
-    if not url: check_out(Path(out), force if file else None, "file" if file else "folder")
+    if not url:
+        check_out(Path(out), force if file else None, "file" if file else "folder")
     from invar_nb.shell import work
-    if ray: return work.save_with_ray(model, scoring, out, sharding, **again)
-    if sharding.shard: return work.save_shard(model, scoring, out, sharding.shard, **again)
+
+    if ray:
+        return work.save_with_ray(model, scoring, out, sharding, **again)
+    if sharding.shard:
+        return work.save_shard(model, scoring, out, sharding.shard, **again)
     return work.save_scored(model, scoring, Path(out), output.quiet)
 
 # %% ../../nbs/shell/09_cli.ipynb #c018
 @command("merge parts --out base.parquet")
 def merge(
     folder: _argument("DIR", "Folder or URL with the parts that score --shard wrote."),
-    output: g.Output, force: g.Force = False,
-    out: _out("LOSSES", "File to write, .parquet or .jsonl. Default: losses.parquet "
-              "in DIR.") = None,
+    output: g.Output,
+    force: g.Force = False,
+    out: _out(
+        "LOSSES", "File to write, .parquet or .jsonl. Default: losses.parquet in DIR."
+    ) = None,
 ):
     "Join the parts that score --shard wrote into one file."
     say(f"invar-nb merge: {folder}", output.quiet)
     from invar_nb.shell.work import save_merged
+
     return save_merged(folder, out, force=force)
 
 # %% ../../nbs/shell/09_cli.ipynb #c039
 @command(
     "answer models/base questions.jsonl --out answers.jsonl",
-    usual="out force device dtype batch_tokens tokenizer trust_remote_code study json quiet")
+    usual="out force device dtype batch_tokens tokenizer trust_remote_code study json quiet",
+)
 def answer_questions(
     model: _argument("MODEL", "Model folder or hub id."),
-    examples: _argument("EXAMPLES", "Questions: a .jsonl file with id, prompt, candidates (a "
-                        "list) and label.", Path),
-    loading: g.Loading, output: g.Output, force: g.Force = False,
+    examples: _argument(
+        "EXAMPLES",
+        "Questions: a .jsonl file with id, prompt, candidates (a list) and label.",
+        Path,
+    ),
+    loading: g.Loading,
+    output: g.Output,
+    force: g.Force = False,
     out: _out("ANSWERS", "File to write, .jsonl.") = None,
 ):
     "Ask one model multiple-choice questions and save its answers."
@@ -287,27 +391,40 @@ def answer_questions(
         got = repr(str(out)) if out else "none"
         o.usage("answer needs --out FILE, .jsonl", got, "Name the file to write")
     check_out(out, force, "file")
-    loading = g.read_study(loading.study, job=g.Job(scoring=loading),
-                           keys=loading.keys)[2].scoring
+    loading = g.read_study(loading.study, job=g.Job(scoring=loading), keys=loading.keys)[
+        2
+    ].scoring
     from invar_nb.shell.work import save_answers
+
     return save_answers(model, examples, loading, out, output.quiet)
 
 # %% ../../nbs/shell/09_cli.ipynb #c040
 @command(
-    "evaluate new.csv", "evaluate new.csv --metric accuracy --by language",
+    "evaluate new.csv",
+    "evaluate new.csv --metric accuracy --by language",
     "evaluate lm_eval_out/tuned",
-    usual="metric by level task score column study out force json")
+    usual="metric by level task score column study out force json",
+)
 def evaluate(
-    files: _argument("FILE...", "Losses, answers, scores, translations or runs from any "
-                     "tool; every task of every file is measured by itself.", list[str]),
-    asked: g.Measured, columns: g.Columns, output: g.Output, study: g.StudyOption = None,
-    keys: g.SetOption = None, force: g.Force = False,
+    files: _argument(
+        "FILE...",
+        "Losses, answers, scores, translations or runs from any "
+        "tool; every task of every file is measured by itself.",
+        list[str],
+    ),
+    asked: g.Measured,
+    columns: g.Columns,
+    output: g.Output,
+    study: g.StudyOption = None,
+    keys: g.SetOption = None,
+    force: g.Force = False,
     out: _out("DIR", f"{_REPORTED}invar-nb-evaluation.", Path) = Path("invar-nb-evaluation"),
 ):
     "Compute the metrics of a model from files; compare says whether models differ."
     say(f"invar-nb evaluate: {', '.join(files)}", output.quiet)
     out = free_out(out, force, output.quiet)
     from invar_nb.shell.compare import evaluate_files
+
     job = g.read_study(study, job=g.Job(asked=asked, columns=columns), keys=keys)[2]
     return _saved(evaluate_files(files, job.asked, job.columns), out, force)
 
@@ -315,19 +432,24 @@ def evaluate(
 @command("diff models/base models/q8", "diff models/base models/copy --fail-different")
 def diff(
     baseline: _argument("BASELINE", "Model folder, GGUF or hub id."),
-    candidate: _argument("CANDIDATE", "The edited model."), output: g.Output,
-    fail_different: Annotated[bool, typer.Option(
-        "--fail-different", help="Exit 1 if any number in any tensor differs.")] = False,
+    candidate: _argument("CANDIDATE", "The edited model."),
+    output: g.Output,
+    fail_different: Annotated[
+        bool,
+        typer.Option("--fail-different", help="Exit 1 if any number in any tensor differs."),
+    ] = False,
 ):
     "List the tensors, config entries and tokenizer files that differ between two models."
     say(f"invar-nb diff: {baseline} and {candidate}", output.quiet)
     from invar_nb.models.weights import compare_weights
     from invar_nb.shell.arms import arm_kind
-    other = next((arm for arm in (baseline, candidate)
-                  if arm_kind(arm) not in ("model", "hub")), None)
-    if other is not None: o.usage("diff needs two models", repr(other), "Give their folders")
-    d = compare_weights(baseline, candidate,
-                        progress=Progress("diff", quiet=output.quiet))
+
+    other = next(
+        (arm for arm in (baseline, candidate) if arm_kind(arm) not in ("model", "hub")), None
+    )
+    if other is not None:
+        o.usage("diff needs two models", repr(other), "Give their folders")
+    d = compare_weights(baseline, candidate, progress=Progress("diff", quiet=output.quiet))
     failed = fail_different and d.state in ("different", "recast")
     code = REFUSED if d.state == "unknown" else REGRESSED if failed else OK
     return d.to_dict() | {"exit_code": code}, str(d)
@@ -339,97 +461,176 @@ def find_report(
     "The report.json that was meant; what `--json` printed is not one."
     path = report / "report.json" if report.is_dir() else report
     from invar_nb.foundations.store import read_file
+
     must, missing = "REPORT must be a report.json or its folder", not report.exists()
     if (path.parent / "plan.json").is_file() and not (path.parent / "report.json").is_file():
         again = f"invar-nb plan {shlex.quote(str(path.parent))}/*.jsonl"
-        o.usage(must, f"{str(report)!r}, a plan", "A plan claims nothing that could be "
-                f"verified; to plan again: {again}")
+        o.usage(
+            must,
+            f"{str(report)!r}, a plan",
+            f"A plan claims nothing that could be verified; to plan again: {again}",
+        )
     if path.suffix != ".json" or not path.is_file():
         other = path.exists() and not path.is_file() and not path.is_dir()
-        o.usage(must, f"{str(report)!r}{', which does not exist' * missing}"
-                f"{', a pipe or a device' * other}", "Name one")
+        o.usage(
+            must,
+            f"{str(report)!r}{', which does not exist' * missing}"
+            f"{', a pipe or a device' * other}",
+            "Name one",
+        )
     data = read_file(path, "find_report")
     if printed := re.search(rb'"report": "([^"]*?)[/\\]*report\.json"', data):
-        o.usage(must, f"the output of --json, {path}", "Give the folder that it names: "
-                f"{printed[1].decode('utf-8', 'replace') or '.'}")
+        o.usage(
+            must,
+            f"the output of --json, {path}",
+            f"Give the folder that it names: {printed[1].decode('utf-8', 'replace') or '.'}",
+        )
     return path
 
 
 def _document(report):
     "The content of a report.json whose structure and digest hold."
     from invar_nb.report.verify import check_digest, read_report
+
     check_digest(d := read_report(find_report(report))[1])
     return d
 
 # %% ../../nbs/shell/09_cli.ipynb #c010
 @command("verify invar-nb-report")
 def verify(
-    report: _Report, output: g.Output,
-    models: _argument("[BASELINE CANDIDATE ...]", "With --rescore: the models that the "
-                      "report compares.", Optional[list[str]]) = None,
-    rescore: Annotated[Optional[int], typer.Option(
-        "--rescore", metavar="N", min=1, help="Also draw N windows and score them again with "
-        "the models. Exit 3 if one differs, or if others could change a claim.")] = None,
-    text: Annotated[list[str], typer.Option(
-        "--text", metavar="[NAME=]FILE", help="The text of the report, for "
-        "--rescore.")] = None,
-    seed: Annotated[Optional[int], typer.Option(
-        "--seed", metavar="N", min=0, help="Draw the same windows as before. Default: others "
-        "each time.")] = None,
-    without: Annotated[list[str], typer.Option(
-        "--without", metavar="METRIC", help="Skip a metric that is not installed here; the "
-        "exit code is then 3.")] = None,
+    report: _Report,
+    output: g.Output,
+    models: _argument(
+        "[BASELINE CANDIDATE ...]",
+        "With --rescore: the models that the report compares.",
+        Optional[list[str]],
+    ) = None,
+    rescore: Annotated[
+        Optional[int],
+        typer.Option(
+            "--rescore",
+            metavar="N",
+            min=1,
+            help="Also draw N windows and score them again with "
+            "the models. Exit 3 if one differs, or if others could change a claim.",
+        ),
+    ] = None,
+    text: Annotated[
+        list[str],
+        typer.Option(
+            "--text", metavar="[NAME=]FILE", help="The text of the report, for --rescore."
+        ),
+    ] = None,
+    seed: Annotated[
+        Optional[int],
+        typer.Option(
+            "--seed",
+            metavar="N",
+            min=0,
+            help="Draw the same windows as before. Default: others each time.",
+        ),
+    ] = None,
+    without: Annotated[
+        list[str],
+        typer.Option(
+            "--without",
+            metavar="METRIC",
+            help="Skip a metric that is not installed here; the exit code is then 3.",
+        ),
+    ] = None,
 ):
     "Recompute a report from its evidence, or score some windows again. Exit 3 if one differs."
     say(f"invar-nb verify: {report}", output.quiet)
     path = find_report(report)  # a name that is wrong is refused before much is imported
     result = invar_nb.verify(path, without=without or ())
     if rescore is None and (models or text or seed is not None):
-        o.usage("models, --text and --seed are for --rescore", repr((models or text or [seed])[
-            0]), "Add --rescore 180")
+        o.usage(
+            "models, --text and --seed are for --rescore",
+            repr((models or text or [seed])[0]),
+            "Add --rescore 180",
+        )
     facts, more, stands = {}, "", True
     if rescore is not None:
         from invar_nb.shell.work import score_report_again
-        again = score_report_again(result.report, models or [], text, windows=rescore,
-                                   seed=seed, quiet=output.quiet)
+
+        again = score_report_again(
+            result.report, models or [], text, windows=rescore, seed=seed, quiet=output.quiet
+        )
         n, drawn = again.drawn.total, again.drawn.places.size
         rest = (f"that the models were run on the other {n - drawn:,} of {n:,} windows",)
         others = [x for x in result.not_covered if not x.startswith("that the models")]
-        result = replace(result, refuted="" if again.stands else again.conclusion,
-                         not_covered=(*rest * (drawn < n), *others))
+        result = replace(
+            result,
+            refuted="" if again.stands else again.conclusion,
+            not_covered=(*rest * (drawn < n), *others),
+        )
         more, stands = f"\n{again}", again.stands
-        facts = {"seed": again.drawn.seed, "windows": int(again.drawn.places.size),
-                 "altered": list(again.drawn.altered), "most_altered": again.most,
-                 "shift": again.shift and [*again.shift], "moves": max(again.moves.values()),
-                 "could_fall": list(again.fallen)}
+        facts = {
+            "seed": again.drawn.seed,
+            "windows": int(again.drawn.places.size),
+            "altered": list(again.drawn.altered),
+            "most_altered": again.most,
+            "shift": again.shift and [*again.shift],
+            "moves": max(again.moves.values()),
+            "could_fall": list(again.fallen),
+        }
     whole = stands and not result.partly
-    return {"verified": whole, "headline": result.headline,
-            "digest": result.report.digest, "files": list(result.files),
-            "without": list(result.without), "not_covered": list(result.not_covered), **facts,
-            "exit_code": OK if whole else REFUSED}, f"{result}{more}"
+    return {
+        "verified": whole,
+        "headline": result.headline,
+        "digest": result.report.digest,
+        "files": list(result.files),
+        "without": list(result.without),
+        "not_covered": list(result.not_covered),
+        **facts,
+        "exit_code": OK if whole else REFUSED,
+    }, f"{result}{more}"
 
 # %% ../../nbs/shell/09_cli.ipynb #cardd
-_TASKS = {"losses": "text-generation", "answers": "multiple-choice", "scores": "other",
-          "translations": "translation", "runs": "other"}
+_TASKS = {
+    "losses": "text-generation",
+    "answers": "multiple-choice",
+    "scores": "other",
+    "translations": "translation",
+    "runs": "other",
+}
 
 
 def _arm_of_card(d, candidate):
     "(name of the arm, how the card calls its model); UsageError."
     from invar_nb.comparison.study import model_name
+
     names = list(dict.fromkeys(row["key"]["candidate"] for row in d["rows"]))
     same = any(arm["kind"] == "weights" for arm in d["arms"].values())
-    blocked = {row["key"]["candidate"] for row in d["rows"] if row["role"] == "lead"
-               and row["claim"] in ("regressed", "inconclusive")}
+    blocked = {
+        row["key"]["candidate"]
+        for row in d["rows"]
+        if row["role"] == "lead" and row["claim"] in ("regressed", "inconclusive")
+    }
     smallest = [ranking["smallest"] for ranking in d["rankings"] if ranking["smallest"]]
     good = [name for name in (*smallest, *names) if name not in blocked]
-    o.require(("a card needs a report with a metric", not names and "none",
-               "The weights are the baseline's and nothing was scored: take the card of the "
-               "baseline's report" if same else "Choose another report"),
-              ("a card describes one candidate", candidate == "" and len(names) > 1
-               and ", ".join(names), f"Give --candidate {good[0]}" if good else
-               "Name one with --candidate; none is shown to be as good as the baseline"),
-              ("--candidate must be in the report", candidate and candidate not in names
-               and repr(candidate), f"Choose from {', '.join(names)}"))
+    o.require(
+        (
+            "a card needs a report with a metric",
+            not names and "none",
+            "The weights are the baseline's and nothing was scored: take the card of the "
+            "baseline's report"
+            if same
+            else "Choose another report",
+        ),
+        (
+            "a card describes one candidate",
+            candidate == "" and len(names) > 1 and ", ".join(names),
+            f"Give --candidate {good[0]}"
+            if good
+            else "Name one with --candidate; none is shown to be as good as the baseline",
+        ),
+        (
+            "--candidate must be in the report",
+            candidate and candidate not in names and repr(candidate),
+            f"Choose from {', '.join(names)}",
+        ),
+    )
     name = candidate or names[0]
     model = next(arm["model"] for arm in d["arms"].values() if arm["name"] == name)
     return name, model_name(model) if name in ("candidate", "baseline") else name
@@ -438,9 +639,12 @@ def _arm_of_card(d, candidate):
 def _claim_of_card(row):
     "The claim of a row, with its margin, or with the units that alone decide it."
     from invar_nb.report.page import claim_text
+
     claim, words = claim_text(row), row["words"]
-    if words["claim"] == "equivalent": return f"{claim} within {words['margin']}"
-    if "few units" not in words: return claim
+    if words["claim"] == "equivalent":
+        return f"{claim} within {words['margin']}"
+    if "few units" not in words:
+        return claim
     return f"{claim}, worse by more than {words['margin']}: {words['few units']}"
 
 
@@ -450,73 +654,132 @@ def _values_of_card(d, name):
     for row in d["rows"]:
         key, value, level = row["key"], row["value"], row["role"] == "level"
         known = level and value["value"] is not None or row["role"] in ("lead", "rest")
-        if key["slice"] or not known or key["candidate"] != name: continue
+        if key["slice"] or not known or key["candidate"] != name:
+            continue
         low, high = map(digits, value["ci"] or (None, None))
         ends = {"low": low, "high": high} if value["ci"] else {}
         if not level:
-            ends = {"baseline": digits(value["baseline"]), "change": row["words"]["change"],
-                    "interval": row["words"]["interval"], "level": value["level"],
-                    "claim": _claim_of_card(row)}
+            ends = {
+                "baseline": digits(value["baseline"]),
+                "change": row["words"]["change"],
+                "interval": row["words"]["interval"],
+                "level": value["level"],
+                "claim": _claim_of_card(row),
+            }
         metric = value["metric"]  # perplexity per word and per byte: a type of its own
         kind = value["title"].replace(" ", "_") if metric == "perplexity" else metric
-        yield key["part"], (kind, value["title"]), digits(
-            value["value" if level else "candidate"]), ends | {"report": d["digest"]}
+        yield (
+            key["part"],
+            (kind, value["title"]),
+            digits(value["value" if level else "candidate"]),
+            ends | {"report": d["digest"]},
+        )
 
 # %% ../../nbs/shell/09_cli.ipynb #cardd2
 def model_card(
     report,  # a Report, or the content of report.json
     *,
     candidate: str = "",  # of several
-    dataset: str = "",    # its name on the card; default: the text's file, or its hash
+    dataset: str = "",  # its name on the card; default: the text's file, or its hash
     results: bool = False,  # entries of `.eval_results`, for a dataset of the Hub
 ) -> str:
     "The `model-index` block of a report, or its `.eval_results` file, as YAML."
     from invar_nb.foundations.refuse import refuse
+
     try:
         import yaml
         from huggingface_hub import EvalResult, ModelCardData
-        if results: from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
+
+        if results:
+            from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
     except ImportError as error:
-        refuse("card", f"a card needs {'a newer ' * results}huggingface_hub", str(error),
-               "pip install -U huggingface_hub, in a clone pip install '.[card]'",
-               code="not_installed")
+        refuse(
+            "card",
+            f"a card needs {'a newer ' * results}huggingface_hub",
+            str(error),
+            "pip install -U huggingface_hub, in a clone pip install '.[card]'",
+            code="not_installed",
+        )
     d = report if isinstance(report, Mapping) else report.document()
     (name, model), parts = _arm_of_card(d, candidate), {p["part"]: p for p in d["parts"]}
-    text_of = {arm["part"]: arm["provenance"]["text_name"] for arm in d["arms"].values()
-               if "text_name" in arm["provenance"]}
-    source = {"source_name": f"invar_nb {d['version']}",
-              "source_url": "https://github.com/invar-nb/invar_nb"}
+    text_of = {
+        arm["part"]: arm["provenance"]["text_name"]
+        for arm in d["arms"].values()
+        if "text_name" in arm["provenance"]
+    }
+    source = {
+        "source_name": f"invar_nb {d['version']}",
+        "source_url": "https://github.com/invar-nb/invar_nb",
+    }
     if results:
-        o.require(("--results needs a dataset on the Hub", not re.fullmatch(
-            r"[\w.-]+/[\w.-]+", dataset) and repr(dataset), "Give --dataset org/name"))
-        return yaml.safe_dump(eval_result_entries_to_yaml([EvalResultEntry(
-            dataset_id=dataset, task_id=part or kind, value=value, **source,
-            notes=", ".join(f"{k} {v}" for k, v in ({"metric": title} | known).items()))
-            for part, (kind, title), value, known in _values_of_card(d, name)]),
-            sort_keys=False, allow_unicode=True)
-    found = [EvalResult(
-        task_type=_TASKS[parts[part]["kind"]], dataset_type="other", metric_type=kind,
-        dataset_config=part or None,
-        dataset_name=(f"{dataset} {part}" if dataset else text_of.get(part, part)).strip()
-        or parts[part]["data_id"] or "not recorded",
-        metric_name=title,
-        dataset_args={"hash": parts[part]["data_id"]} if parts[part]["data_id"] else None,
-        metric_value=value, metric_args=known, **source)
-        for part, (kind, title), value, known in _values_of_card(d, name)]
+        o.require(
+            (
+                "--results needs a dataset on the Hub",
+                not re.fullmatch(r"[\w.-]+/[\w.-]+", dataset) and repr(dataset),
+                "Give --dataset org/name",
+            )
+        )
+        return yaml.safe_dump(
+            eval_result_entries_to_yaml(
+                [
+                    EvalResultEntry(
+                        dataset_id=dataset,
+                        task_id=part or kind,
+                        value=value,
+                        **source,
+                        notes=", ".join(
+                            f"{k} {v}" for k, v in ({"metric": title} | known).items()
+                        ),
+                    )
+                    for part, (kind, title), value, known in _values_of_card(d, name)
+                ]
+            ),
+            sort_keys=False,
+            allow_unicode=True,
+        )
+    found = [
+        EvalResult(
+            task_type=_TASKS[parts[part]["kind"]],
+            dataset_type="other",
+            metric_type=kind,
+            dataset_config=part or None,
+            dataset_name=(f"{dataset} {part}" if dataset else text_of.get(part, part)).strip()
+            or parts[part]["data_id"]
+            or "not recorded",
+            metric_name=title,
+            dataset_args={"hash": parts[part]["data_id"]} if parts[part]["data_id"] else None,
+            metric_value=value,
+            metric_args=known,
+            **source,
+        )
+        for part, (kind, title), value, known in _values_of_card(d, name)
+    ]
     return f"{ModelCardData(model_name=model, eval_results=found).to_yaml()}\n"
 
 # %% ../../nbs/shell/09_cli.ipynb #cardc
 @command("card invar-nb-report --dataset docs")
 def card(
-    report: _Report, output: g.Output,
-    candidate: Annotated[str, typer.Option(
-        "--candidate", metavar="NAME", help="Candidate to write the card for, if the report "
-                                           "has several.")] = "",
-    dataset: Annotated[str, typer.Option(
-        "--dataset", metavar="NAME", help="Name of the dataset on the card.")] = "",
-    results: Annotated[bool, typer.Option(
-        "--results", help="Write a file for .eval_results instead; needs the id of a dataset "
-                                          "on the Hub.")] = False,
+    report: _Report,
+    output: g.Output,
+    candidate: Annotated[
+        str,
+        typer.Option(
+            "--candidate",
+            metavar="NAME",
+            help="Candidate to write the card for, if the report has several.",
+        ),
+    ] = "",
+    dataset: Annotated[
+        str, typer.Option("--dataset", metavar="NAME", help="Name of the dataset on the card.")
+    ] = "",
+    results: Annotated[
+        bool,
+        typer.Option(
+            "--results",
+            help="Write a file for .eval_results instead; needs the id of a dataset "
+            "on the Hub.",
+        ),
+    ] = False,
 ):
     "Write the metrics block of a Hugging Face model card from a report."
     d = _document(report)
@@ -526,13 +789,21 @@ def card(
 # %% ../../nbs/shell/09_cli.ipynb #gatec
 @command("export invar-nb-report --to junit", "export invar-nb-report --to bencher")
 def export(
-    report: _Report, output: g.Output,
-    to: Annotated[Literal["junit", "bencher", "github-action-benchmark"], typer.Option(
-        "--to", metavar="FORMAT", help="junit, bencher or github-action-benchmark (there with "
-        "tool: customSmallerIsBetter). Default: junit.")] = "junit",
+    report: _Report,
+    output: g.Output,
+    to: Annotated[
+        Literal["junit", "bencher", "github-action-benchmark"],
+        typer.Option(
+            "--to",
+            metavar="FORMAT",
+            help="junit, bencher or github-action-benchmark (there with "
+            "tool: customSmallerIsBetter). Default: junit.",
+        ),
+    ] = "junit",
 ):
     "Write a report in the format of a build server or a dashboard, on stdout."
     from invar_nb.report.export import EXPORTS
+
     text = EXPORTS[to](_document(report))
     return {"text": text}, Data(text)
 
@@ -545,17 +816,22 @@ def _holds_results(argument):
     "Whether results of a model stand there, and no model."
     from invar_nb.foundations.refuse import ContractError
     from invar_nb.shell.arms import SCORED, arm_kind
-    try: return arm_kind(argument) not in SCORED
-    except ContractError: return False  # what is not there yet
+
+    try:
+        return arm_kind(argument) not in SCORED
+    except ContractError:
+        return False  # what is not there yet
 
 
 @command("init", "init --baseline models/base --candidate models/q8 --text text.jsonl")
 def init(
     output: g.Output,
-    baseline: _named("--baseline", "MODEL", "Model that is scored once. Default: "
-                     "models/base.") = "models/base",
-    candidate: _named("--candidate", "MODEL", "Model that each run compares. Default: "
-                      "models/candidate.") = "models/candidate",
+    baseline: _named(
+        "--baseline", "MODEL", "Model that is scored once. Default: models/base."
+    ) = "models/base",
+    candidate: _named(
+        "--candidate", "MODEL", "Model that each run compares. Default: models/candidate."
+    ) = "models/candidate",
     text: _named("--text", "FILE", "Text to score. Default: text.jsonl.") = "text.jsonl",
     margin: _named("--margin", "V", "Smallest change that matters. Default: 2%.") = "2%",
     required: g.RequireOption = None,
@@ -564,47 +840,95 @@ def init(
     from invar_nb.foundations.store import write_bytes
     from invar_nb.report.figures import environment
     from invar_nb.shell.rules import find_margins
+
     foreign = {*find_margins([margin], ["losses"], None)} - {"perplexity"}
-    o.require(("--margin must be of perplexity", foreign and repr(margin),
-               "Write a size alone, such as 2%"))
+    o.require(
+        (
+            "--margin must be of perplexity",
+            foreign and repr(margin),
+            "Write a size alone, such as 2%",
+        )
+    )
     for option, name in (("baseline", baseline), ("candidate", candidate), ("text", text)):
-        o.require((f"--{option} must be a name on one line", not name.isprintable() and
-                   repr(name), "Rename it: a comment of the workflow ends with its line"))
+        o.require(
+            (
+                f"--{option} must be a name on one line",
+                not name.isprintable() and repr(name),
+                "Rename it: a comment of the workflow ends with its line",
+            )
+        )
     results = [name for name in (baseline, candidate) if _holds_results(name)]
     made = environment(False)
     made.filters["toml"] = partial(json.dumps, ensure_ascii=False)
-    places = {Path(".github", "workflows", "model-quality.yml"): "workflow.yml.j2",
-              Path("study.toml"): "study.toml.j2"}
-    known = {"baseline": shlex.quote(baseline), "candidate": candidate, "text": text,
-             "file": "base.parquet", "margin": margin, "required": required}
-    written = {place: f"{made.get_template(template).render(known)}\n".encode()
-               for place, template in places.items()}
-    there = next((place for place, data in written.items() if place.exists()
-                  and not (place.is_file() and place.read_bytes() == data)), None)
-    o.require(("init writes new files only", there and repr(str(there)), "Move it away"),
-              ("init is for models, which the workflow scores", results and
-               f"{results[0]!r}, which holds results", "Results need no file of init: name "
-               "them in the workflow, as baseline and candidate of the action"))
+    places = {
+        Path(".github", "workflows", "model-quality.yml"): "workflow.yml.j2",
+        Path("study.toml"): "study.toml.j2",
+    }
+    known = {
+        "baseline": shlex.quote(baseline),
+        "candidate": candidate,
+        "text": text,
+        "file": "base.parquet",
+        "margin": margin,
+        "required": required,
+    }
+    written = {
+        place: f"{made.get_template(template).render(known)}\n".encode()
+        for place, template in places.items()
+    }
+    there = next(
+        (
+            place
+            for place, data in written.items()
+            if place.exists() and not (place.is_file() and place.read_bytes() == data)
+        ),
+        None,
+    )
+    o.require(
+        ("init writes new files only", there and repr(str(there)), "Move it away"),
+        (
+            "init is for models, which the workflow scores",
+            results and f"{results[0]!r}, which holds results",
+            "Results need no file of init: name "
+            "them in the workflow, as baseline and candidate of the action",
+        ),
+    )
     for place, data in written.items():
         place.parent.mkdir(parents=True, exist_ok=True)
         write_bytes(place, data)
     files = [*map(str, places)]
-    ignored = Path(".gitignore").is_file() and "invar-nb-" in Path(
-        ".gitignore").read_text(encoding="utf-8")
-    after = [*["echo 'invar-nb-*' >> .gitignore"] * (not ignored),
-             f"invar-nb score {known['baseline']} --study study.toml --out base.parquet",
-             f"git add .gitignore base.parquet {shlex.quote(text)} {shlex.join(files)}"]
-    notes = ["This folder is not the root of a git repository: GitHub reads workflows only "
-             "there."] * (not Path(".git").exists())
-    return {"files": files, "next": after, "notes": notes}, "\n".join([
-        f"Wrote {' and '.join(files)}.", *notes, "Next, and then commit:",
-        *(f"  {x}" for x in after)])
+    ignored = Path(".gitignore").is_file() and "invar-nb-" in Path(".gitignore").read_text(
+        encoding="utf-8"
+    )
+    after = [
+        *["echo 'invar-nb-*' >> .gitignore"] * (not ignored),
+        f"invar-nb score {known['baseline']} --study study.toml --out base.parquet",
+        f"git add .gitignore base.parquet {shlex.quote(text)} {shlex.join(files)}",
+    ]
+    notes = [
+        "This folder is not the root of a git repository: GitHub reads workflows only there."
+    ] * (not Path(".git").exists())
+    return {"files": files, "next": after, "notes": notes}, "\n".join(
+        [
+            f"Wrote {' and '.join(files)}.",
+            *notes,
+            "Next, and then commit:",
+            *(f"  {x}" for x in after),
+        ]
+    )
 
 # %% ../../nbs/shell/09_cli.ipynb #c026
-_EXTRAS = {"hf": "scoring models", "gguf": "GGUF models", "servers": "models on a server",
-           "cloud": "URLs of shards", "bleu": "translations", "inspect": "logs of inspect",
-           "ray": "--engine ray", "plots": ".plot()",
-           "card": "model cards"}  # and what each is needed for
+_EXTRAS = {
+    "hf": "scoring models",
+    "gguf": "GGUF models",
+    "servers": "models on a server",
+    "cloud": "URLs of shards",
+    "bleu": "translations",
+    "inspect": "logs of inspect",
+    "ray": "--engine ray",
+    "plots": ".plot()",
+    "card": "model cards",
+}  # and what each is needed for
 
 
 @command("doctor")
@@ -612,35 +936,46 @@ def doctor(output: g.Output):
     "Show what is installed, what is missing, and which device would score."
     say("invar-nb doctor: what can be imported here", output.quiet)
     python, versions = ".".join(map(str, sys.version_info[:3])), {}
-    rows = [("Python", "ok" if sys.version_info >= (3, 11) else "error", python),
-            ("invar_nb", "ok", invar_nb.__version__)]
+    rows = [
+        ("Python", "ok" if sys.version_info >= (3, 11) else "error", python),
+        ("invar_nb", "ok", invar_nb.__version__),
+    ]
     for text in metadata.requires("invar_nb"):
         name, use = re.match(r"[\w-]+", text)[0], ""
         if extra := re.search(r'extra == "(\w+)"', text):
-            if extra[1] not in _EXTRAS: continue
-            use = (f"; needed for {_EXTRAS[extra[1]]}: in the clone, "
-                   f"pip install '.[{extra[1]}]'")
-        try: versions[name] = metadata.version(name)
+            if extra[1] not in _EXTRAS:
+                continue
+            use = (
+                f"; needed for {_EXTRAS[extra[1]]}: in the clone, pip install '.[{extra[1]}]'"
+            )
+        try:
+            versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             rows.append((name, "note" if use else "error", f"missing{use}"))
-        else: rows.append((name, "ok", versions[name]))
+        else:
+            rows.append((name, "ok", versions[name]))
     if not resources.files("invar_nb").joinpath("demo_models").is_dir():
         rows.append(("demo models", "note", "missing: the package is incomplete"))
     device = "none"
     if "torch" in versions:
         import torch
+
         device = "mps" if torch.backends.mps.is_available() else "cpu"
-        if torch.cuda.is_available(): device = f"cuda ({torch.cuda.get_device_name(0)})"
+        if torch.cuda.is_available():
+            device = f"cuda ({torch.cuda.get_device_name(0)})"
     rows.append(("device", "note" if device == "none" else "ok", device))
     bad = any(state == "error" for _, state, _ in rows)
     findings = [dict(zip(("what", "state", "found"), row, strict=True)) for row in rows]
-    return ({"findings": findings, "exit_code": REFUSED if bad else OK},
-            "\n".join(f"{state:<5} {what}: {found}" for what, state, found in rows))
+    return (
+        {"findings": findings, "exit_code": REFUSED if bad else OK},
+        "\n".join(f"{state:<5} {what}: {found}" for what, state, found in rows),
+    )
 
 # %% ../../nbs/shell/09_cli.ipynb #c043
 @command("demo")
 def demo(
-    output: g.Output, force: g.Force = False,
+    output: g.Output,
+    force: g.Force = False,
     out: _out("DIR", f"{_REPORTED}invar-demo.", Path) = Path("invar-demo"),
 ):
     "Rank four edits of a small shipped model on real English. Offline; needs torch."
@@ -649,39 +984,56 @@ def demo(
     from invar_nb.report.report import report_of
     from invar_nb.shell.compare import compare_all, vouch_for
     from invar_nb.shell.demo import BITS, demo_model, write_demo
+
     with tempfile.TemporaryDirectory() as folder:
         candidates, text = write_demo(Path(folder))
         sizes = [f"{name}={bits}" for name, bits in BITS.items()]
-        job = g.Job(output=output, asked=g.Asked(contrasts=True, size=sizes),
-                    scoring=g.Comparing(text=[str(text)], show_text=True, max_length=256,
-                                        stride=128, device="cpu"))
+        job = g.Job(
+            output=output,
+            asked=g.Asked(contrasts=True, size=sizes),
+            scoring=g.Comparing(
+                text=[str(text)], show_text=True, max_length=256, stride=128, device="cpu"
+            ),
+        )
         models = str(demo_model("base")), candidates, job
         ranked, journals = compare_all(*models, out)
         facts, text = _saved(report_of(ranked), out, force, journals)
         vouch_for(out, *models)
     return facts | {"exit_code": OK}, text  # one of the four is made to regress
 
-
 # %% ../../nbs/shell/09_cli.ipynb #helpc
 @command("help compare", "help keys", "help exit")
-def help_of(topic: _argument("COMMAND", "Command to explain; keys, those of a study "
-                             "file; or exit, the exit codes. Default: list all commands.",
-                             Optional[str]) = None):
+def help_of(
+    topic: _argument(
+        "COMMAND",
+        "Command to explain; keys, those of a study "
+        "file; or exit, the exit codes. Default: list all commands.",
+        Optional[str],
+    ) = None,
+):
     "Explain a command."
     program = typer.main.get_command(app)
     codes = program.epilog.partition("Exit codes: ")[2].rstrip(".").replace(", ", "\n")
     known = [*program.commands, "keys", "exit"]
-    if topic == "keys": return {}, g.describe_keys()
-    if topic == "exit": return {}, codes
-    o.require((f"help explains one of {', '.join(known)}", topic not in (None, *known)
-               and repr(topic), o.suggest(topic or "", known)))
+    if topic == "keys":
+        return {}, g.describe_keys()
+    if topic == "exit":
+        return {}, codes
+    o.require(
+        (
+            f"help explains one of {', '.join(known)}",
+            topic not in (None, *known) and repr(topic),
+            o.suggest(topic or "", known),
+        )
+    )
     with program.make_context("invar-nb", [*[topic] * (topic is not None), "--help"]) as one:
         program.invoke(one)
 
 
 def main(arguments: Optional[list[str]] = None) -> int:
     "The console script; gives an exit code and never raises."
-    try: return run_app(app, list(sys.argv[1:] if arguments is None else arguments))
+    try:
+        return run_app(app, list(sys.argv[1:] if arguments is None else arguments))
     except KeyboardInterrupt as error:  # before the command began, or when it had ended
         code, line = describe_error(error)
         say(f"invar-nb: {line}")

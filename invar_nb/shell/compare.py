@@ -9,24 +9,32 @@ __all__ = ['RESERVED', 'CHARACTERS', 'SCORING', 'short_name', 'name_candidates',
            'compare_models', 'evaluate_files']
 
 # %% ../../nbs/shell/07_compare.ipynb #c002
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import fields, replace
-from pathlib import Path
-from functools import partial
 import difflib
 import json
 import os
 import re
 import tempfile
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import fields, replace
+from functools import partial
+from pathlib import Path
+
 from ..arms.pair import pair
 from ..arms.window_losses import StreamedLosses, WindowLosses
 from ..comparison.looks import LooksDesign
 from ..comparison.passages import MOST
 from ..comparison.rules import Rules
-from ..comparison.study import (BASELINE, CONTROL, POOLED, Study, check_names, pair_all,
-                                       study)
-from ..experiments.runs import END_COLUMNS, read_runs
+from invar_nb.comparison.study import (
+    BASELINE,
+    CONTROL,
+    POOLED,
+    Study,
+    check_names,
+    pair_all,
+    study,
+)
 from ..experiments.improvement import RunsArm
+from ..experiments.runs import END_COLUMNS, read_runs
 from ..files.losses import losses_bytes, read_losses
 from ..files.plain_table import usual_direction
 from ..files.predictions import read_predictions
@@ -42,13 +50,29 @@ from ..report.build import arm_files, listed_passages, other_scores
 from ..report.report import Report, report_of
 from . import groups as g
 from . import options as o
-from .arms import (BOTH_HERE, DIVERGENCE, LOCAL, SCORED, arm_kind,
-                                 check_origin, earlier_arms, fit_models, follow,
-                                 follow_answers, leave_unchanged, open_model, planned,
-                                 recorded_cut, release, score_arms, score_rounds, scored_here,
-                                 text_of, vouch)
-from .rules import (check_planned, check_runs, find_metrics,
-                                  find_rules)
+from invar_nb.shell.arms import (
+    BOTH_HERE,
+    DIVERGENCE,
+    LOCAL,
+    SCORED,
+    arm_kind,
+    check_origin,
+    earlier_arms,
+    fit_models,
+    follow,
+    follow_answers,
+    leave_unchanged,
+    open_model,
+    planned,
+    recorded_cut,
+    release,
+    score_arms,
+    score_rounds,
+    scored_here,
+    text_of,
+    vouch,
+)
+from .rules import check_planned, check_runs, find_metrics, find_rules
 from .terminal import say
 from .work import ask_with, check_questions, find_questions, informed, read_info
 
@@ -64,47 +88,72 @@ def short_name(argument: str) -> str:
 
 def name_candidates(
     arguments: list[str] | Mapping[str, str],  # as typed, or by name
-    one_file: bool = False,                    # that holds them all
-) -> dict[str, str]:                           # name -> as typed
+    one_file: bool = False,  # that holds them all
+) -> dict[str, str]:  # name -> as typed
     "A name for each candidate, each once; UsageError."
     by_name, cure = isinstance(arguments, Mapping), "Rename it"
     names, paths = [*arguments], [*(arguments.values() if by_name else arguments)]
     if not by_name:
         short, cure = [*map(short_name, paths)], "Write its path as ./NAME"
-        names = [name if short.count(name) == 1 and name not in RESERVED else path
-                 for name, path in zip(short, paths, strict=True)]
-        if len(paths) == 1: names = ["candidate"]
+        names = [
+            name if short.count(name) == 1 and name not in RESERVED else path
+            for name, path in zip(short, paths, strict=True)
+        ]
+        if len(paths) == 1:
+            names = ["candidate"]
     reserved = [name for name in names if name in RESERVED and names != ["candidate"]]
     odd = [name for name in names if by_name and not (name.strip() and name.isprintable())]
     twice = [path for path in paths if paths.count(path) > 1 and not one_file]
     o.require(
         ("a candidate must be given", not paths and "none", "Name one"),
         ("each candidate must be given once", twice and repr(twice[0]), "Leave one out"),
-        (f"a candidate must not be called {' or '.join(RESERVED)}",
-         reserved and repr(reserved[0]), cure),
-        ("a candidate must have a name on one line", odd and repr(odd[0]), "Rename it"))
+        (
+            f"a candidate must not be called {' or '.join(RESERVED)}",
+            reserved and repr(reserved[0]),
+            cure,
+        ),
+        ("a candidate must have a name on one line", odd and repr(odd[0]), "Rename it"),
+    )
     return dict(zip(names, paths, strict=True))
 
 # %% ../../nbs/shell/07_compare.ipynb #c008i
 def input_rows(arguments: Mapping, kinds: Mapping, s: g.Comparing) -> tuple:
     "What may be wrong with texts and questions beside arms of these kinds."
-    of = {"losses": "--text FILE, the one that {} was scored on",
-          "answers": "--questions FILE, those that {} answers"}
+    of = {
+        "losses": "--text FILE, the one that {} was scored on",
+        "answers": "--questions FILE, those that {} answers",
+    }
     models, texts, quiz = {*kinds.values()} & {*SCORED}, s.texts, s.quiz and s.quiz[0]
-    cures = [f"Give {of[kinds[name]].format(path)}" for name, path in arguments.items()
-             if kinds[name] in of]
-    cures += [f"Is {path} the text? Write --text {path}" for path in arguments.values()
-              if Path(path).suffix in (".txt", ".jsonl") and Path(path).is_file()]
+    cures = [
+        f"Give {of[kinds[name]].format(path)}"
+        for name, path in arguments.items()
+        if kinds[name] in of
+    ]
+    cures += [
+        f"Is {path} the text? Write --text {path}"
+        for path in arguments.values()
+        if Path(path).suffix in (".txt", ".jsonl") and Path(path).is_file()
+    ]
     elsewhere = [arguments.get(name) for name, kind in kinds.items() if kind not in LOCAL]
     got = elsewhere and repr(elsewhere[0])
     return (
-        ("a model needs a text to score, or questions", models and not (texts or quiz)
-         and "none", next(iter(cures), "Give --text FILE, or --questions FILE")),
+        (
+            "a model needs a text to score, or questions",
+            models and not (texts or quiz) and "none",
+            next(iter(cures), "Give --text FILE, or --questions FILE"),
+        ),
         ("several texts need models on this machine", len(texts) > 1 and got, BOTH_HERE),
-        ("a text together with questions needs models on this machine",
-         quiz and texts and models and got, BOTH_HERE),
-        (f"a text must not be called {quiz}, as the questions are",
-         quiz in [text or s.text_name or "text" for text in texts] and "one", "Rename it"))
+        (
+            "a text together with questions needs models on this machine",
+            quiz and texts and models and got,
+            BOTH_HERE,
+        ),
+        (
+            f"a text must not be called {quiz}, as the questions are",
+            quiz in [text or s.text_name or "text" for text in texts] and "one",
+            "Rename it",
+        ),
+    )
 
 # %% ../../nbs/shell/07_compare.ipynb #c008
 def check_job(arguments: Mapping, kinds: Mapping, job: g.Job) -> None:
@@ -113,110 +162,205 @@ def check_job(arguments: Mapping, kinds: Mapping, job: g.Job) -> None:
     models, local, looks = found & {*SCORED}, found <= {*LOCAL}, asked.until_decided
     asks, shown = s.questions is not None, " and ".join(kinds.values())
     beside = found <= {*LOCAL, "answers"} and bool(models) and not texts
-    near = [(path, close[0]) for path in arguments.values() if "/" not in path
-            and not Path(path).exists() and (close := difflib.get_close_matches(
-                path, os.listdir(), n=1, cutoff=0.85))]  # or a folder, misspelt
-    missing = [arguments[name] for name, kind in kinds.items() if kind == "hub" and (
-        not (texts or asks) or found - {*SCORED, "losses"} and not beside)]
-    here = [name for name, asked_for in (
-        ("--questions", asks and not beside), ("--divergence", s.divergence),
-        ("--until-decided", looks)) if asked_for and not local]
+    near = [
+        (path, close[0])
+        for path in arguments.values()
+        if "/" not in path
+        and not Path(path).exists()
+        and (close := difflib.get_close_matches(path, os.listdir(), n=1, cutoff=0.85))
+    ]  # or a folder, misspelt
+    missing = [
+        arguments[name]
+        for name, kind in kinds.items()
+        if kind == "hub"
+        and (not (texts or asks) or found - {*SCORED, "losses"} and not beside)
+    ]
+    here = [
+        name
+        for name, asked_for in (
+            ("--questions", asks and not beside),
+            ("--divergence", s.divergence),
+            ("--until-decided", looks),
+        )
+        if asked_for and not local
+    ]
     drift = [name for name in asked.metric or () if name in DIVERGENCE and not s.divergence]
-    alone = [name for name, asked_for in (
-        *((f"--metric {name}", name != "perplexity") for name in asked.metric or ()),
-        ("pooling", asked.pooling), ("contrasts", asked.contrasts), ("--per-byte", s.per_byte),
-        (f"required = {asked.required}", asked.required not in (None, "parts")),
-        ("required and deciding", asked.required and asked.deciding),
-        (f"--profile {asked.profile}", asked.profile != "dev")) if looks and asked_for]
+    alone = [
+        name
+        for name, asked_for in (
+            *((f"--metric {name}", name != "perplexity") for name in asked.metric or ()),
+            ("pooling", asked.pooling),
+            ("contrasts", asked.contrasts),
+            ("--per-byte", s.per_byte),
+            (f"required = {asked.required}", asked.required not in (None, "parts")),
+            ("required and deciding", asked.required and asked.deciding),
+            (f"--profile {asked.profile}", asked.profile != "dev"),
+        )
+        if looks and asked_for
+    ]
     o.require(
-        ("the model or file must exist", near and repr(near[0][0]),
-         f"Did you mean {near[0][1]!r}?" if near else ""),
-        ("the model or file must exist", missing and f"no file or folder {missing[0]!r} "
-         "here (it was taken for a hub id)", "Check the path; a model needs --text FILE"),
+        (
+            "the model or file must exist",
+            near and repr(near[0][0]),
+            f"Did you mean {near[0][1]!r}?" if near else "",
+        ),
+        (
+            "the model or file must exist",
+            missing and f"no file or folder {missing[0]!r} here (it was taken for a hub id)",
+            "Check the path; a model needs --text FILE",
+        ),
         *input_rows(arguments, kinds, s),
-        (f"{', '.join(here)} needs two models on this machine", here and shown,
-         "Leave it out; answers, and files of llama.cpp's --kl-divergence-base, are compared "
-         "as they are"),
-        (f"{', '.join(alone)} cannot be used with --until-decided", alone and "both",
-         "Leave one of them out"),
-        (f"--metric {', '.join(drift)} needs both models side by side",
-         local and drift and "no --divergence", "Add it"),
-        ("--divergence needs a text", s.divergence and not texts and "none",
-         "Give --text FILE"),
-        ("--divergence compares token by token", s.divergence and s.per_byte and "--per-byte",
-         "Leave one of them out"),
-        ("pooling is of texts alone", asked.pooling and asks and "--questions as well",
-         "Leave one of them out"),
-        ("show_text needs the text that was scored", s.show_text and not texts and "no --text",
-         "Give --text FILE" + " and --tokenizer DIR" * (not local)),
-        *control_rows(kinds[BASELINE], s))
+        (
+            f"{', '.join(here)} needs two models on this machine",
+            here and shown,
+            "Leave it out; answers, and files of llama.cpp's --kl-divergence-base, are compared "
+            "as they are",
+        ),
+        (
+            f"{', '.join(alone)} cannot be used with --until-decided",
+            alone and "both",
+            "Leave one of them out",
+        ),
+        (
+            f"--metric {', '.join(drift)} needs both models side by side",
+            local and drift and "no --divergence",
+            "Add it",
+        ),
+        (
+            "--divergence needs a text",
+            s.divergence and not texts and "none",
+            "Give --text FILE",
+        ),
+        (
+            "--divergence compares token by token",
+            s.divergence and s.per_byte and "--per-byte",
+            "Leave one of them out",
+        ),
+        (
+            "pooling is of texts alone",
+            asked.pooling and asks and "--questions as well",
+            "Leave one of them out",
+        ),
+        (
+            "show_text needs the text that was scored",
+            s.show_text and not texts and "no --text",
+            "Give --text FILE" + " and --tokenizer DIR" * (not local),
+        ),
+        *control_rows(kinds[BASELINE], s),
+    )
     refuse_idle(kinds, job)
 
 # %% ../../nbs/shell/07_compare.ipynb #c008b
 def refuse_directions(columns: g.Columns) -> None:
     "Refuse a direction of one metric where there is one score."
-    named = [text for text in columns.better or () if "=" in text
-             and text.rpartition("=")[0] not in (columns.score or ())]
+    named = [
+        text
+        for text in columns.better or ()
+        if "=" in text and text.rpartition("=")[0] not in (columns.score or ())
+    ]
     alone = len(columns.score or ()) < 2
-    o.require(("--better METRIC=WORD works only with runs over seeds, or several --score",
-               named and alone and repr(named[0]),
-               f"Write --better {''.join(named[:1]).rpartition('=')[2]}"))
+    o.require(
+        (
+            "--better METRIC=WORD works only with runs over seeds, or several --score",
+            named and alone and repr(named[0]),
+            f"Write --better {''.join(named[:1]).rpartition('=')[2]}",
+        )
+    )
 
 
 def refuse_idle(kinds: Mapping, job: g.Job) -> None:
     "Refuse options that nothing reads with such arms, and slices that a text does not have."
     s, found, texts = job.scoring, {*kinds.values()}, job.scoring.texts
     models, asks = found & {*SCORED}, s.questions is not None
-    there = {"data"} | {word for word, holds in (
-        ("model", models), ("text", models and texts), ("questions", asks),
-        ("files", not models), ("texts", len(texts) > 1),
-        ("several", len(kinds) > 2)) if holds}
+    there = {"data"} | {
+        word
+        for word, holds in (
+            ("model", models),
+            ("text", models and texts),
+            ("questions", asks),
+            ("files", not models),
+            ("texts", len(texts) > 1),
+            ("several", len(kinds) > 2),
+        )
+        if holds
+    }
     alone = "--questions alone" if asks else "files" if len(kinds) > 2 else "two files"
     must = o.UNREAD["text"][0]
     usual = o.UNREAD | {"model": (must, alone), "text": (must, alone)}
-    if found == {"runs"}: there = {"runs"}
+    if found == {"runs"}:
+        there = {"runs"}
     if job.asked.until_decided:
         there = there - {"data", "questions", "files"} | {"model", "text", "looks"}
         usual["data"] = ("cannot be used with --until-decided", "both")
     arms = job.columns.column == [f"arm={job.columns.arm}"]  # all that runs read of them
     o.refuse_unread(job.columns, there, usual, ("column",) * arms)
-    if "runs" not in there: refuse_directions(job.columns)
+    if "runs" not in there:
+        refuse_directions(job.columns)
     o.refuse_unread(job.asked, there, usual)
     o.refuse_unread(s, there, usual, ("text", "tokenizer") * (s.show_text and not models))
-    if asks or not models or found - {*SCORED, "losses"}: return
+    if asks or not models or found - {*SCORED, "losses"}:
+        return
     known = ["language", "position"]
-    if any(len(files) > 1 for files in texts.values()): known.append("source")
-    if not s.per_byte: known += ["frequency", "context"]
+    if any(len(files) > 1 for files in texts.values()):
+        known.append("source")
+    if not s.per_byte:
+        known += ["frequency", "context"]
     wrong = [name for name in job.asked.by or () if name not in known]
-    o.require((f"--by must be one of {', '.join(known)} for a text", wrong and repr(wrong[0]),
-               "source needs several text files" if "source" in wrong else "Choose one"))
+    o.require(
+        (
+            f"--by must be one of {', '.join(known)} for a text",
+            wrong and repr(wrong[0]),
+            "source needs several text files" if "source" in wrong else "Choose one",
+        )
+    )
 
 
 def control_rows(kind: str, s: g.Comparing) -> tuple:
     "What may be wrong with a baseline of this kind that is to be scored twice."
     path, there = s.control_file, s.control_file is not None and s.control_file.is_file()
     kinds = (*SCORED, "losses") if there else LOCAL
-    return () if not s.twice else (
-        ("--control works only with losses of a text", s.questions and not s.text
-         and "--questions", "Leave one of them out"),
-        ("a control file belongs to one text", path and len(s.texts) > 1
-         and ", ".join(s.texts), "Leave it out"),
-        ("a control file must be .jsonl or .parquet", path and repr(str(path)) * (
-            path.suffix not in (".jsonl", ".parquet")), "Rename it"),
-        ("control_dtype is for a control that is scored now", there and s.control_dtype
-         and f"{path}, which exists", "Leave it out"),
-        ("--control needs a BASELINE that can be scored twice", kind not in kinds and kind,
-         "A control file must have been scored by "
-         "invar-nb" if there else "Give its folder and --text "
-         "FILE, or the file of a second scoring: control under [arms] of a study file"))
+    return (
+        ()
+        if not s.twice
+        else (
+            (
+                "--control works only with losses of a text",
+                s.questions and not s.text and "--questions",
+                "Leave one of them out",
+            ),
+            (
+                "a control file belongs to one text",
+                path and len(s.texts) > 1 and ", ".join(s.texts),
+                "Leave it out",
+            ),
+            (
+                "a control file must be .jsonl or .parquet",
+                path and repr(str(path)) * (path.suffix not in (".jsonl", ".parquet")),
+                "Rename it",
+            ),
+            (
+                "control_dtype is for a control that is scored now",
+                there and s.control_dtype and f"{path}, which exists",
+                "Leave it out",
+            ),
+            (
+                "--control needs a BASELINE that can be scored twice",
+                kind not in kinds and kind,
+                "A control file must have been scored by invar-nb"
+                if there
+                else "Give its folder and --text "
+                "FILE, or the file of a second scoring: control under [arms] of a study file",
+            ),
+        )
+    )
 
 # %% ../../nbs/shell/07_compare.ipynb #c011
 def arms_of_models(
     arguments: Mapping[str, str],  # baseline and candidates -> as typed
     job: g.Job,
     out: Path,
-    rules: Rules | None = None,    # None: those of the options
-) -> tuple[dict, list[Path]]:      # (name, part) -> arm; journals
+    rules: Rules | None = None,  # None: those of the options
+) -> tuple[dict, list[Path]]:  # (name, part) -> arm; journals
     "Models on texts and questions; ContractError, PairingError, UsageError."
     s, asked, quiet = job.scoring, job.asked, job.output.quiet
     asks, files = s.questions is not None, s.texts
@@ -228,72 +372,121 @@ def arms_of_models(
     rules = rules or find_rules(job, kinds)
     check_names(dict.fromkeys((name, part) for name in arguments for part in kinds), rules)
     questions = find_questions(source, s, quiet) if asks else None
-    if asks: check_questions(questions, arguments.values(), s)
-    answers = {name: read_predictions(as_path(path)) for name, path in arguments.items()
-               if asks and arm_kind(path) == "answers"}
-    for name, arm in answers.items(): s = follow_answers(arm, arguments[name], questions, s)
+    if asks:
+        check_questions(questions, arguments.values(), s)
+    answers = {
+        name: read_predictions(as_path(path))
+        for name, path in arguments.items()
+        if asks and arm_kind(path) == "answers"
+    }
+    for name, arm in answers.items():
+        s = follow_answers(arm, arguments[name], questions, s)
     info = read_info(s.checkpoint_info)
     candidates = [name for name in arguments if name != BASELINE]
     both = ["both"] if len(candidates) == 1 else [f"baseline and {n}" for n in candidates]
-    rounds = [" ".join(filter(None, (text, str(i)))) for text in files
-              for i in range(1, asked.looks + 1)] * asked.until_decided
-    stems = arm_files([(name, part) for name in (*arguments, CONTROL, *both)
-                       for part in (*files, *[called] * asks, *rounds)])
+    rounds = [
+        " ".join(filter(None, (text, str(i))))
+        for text in files
+        for i in range(1, asked.looks + 1)
+    ] * asked.until_decided
+    stems = arm_files(
+        [
+            (name, part)
+            for name in (*arguments, CONTROL, *both)
+            for part in (*files, *[called] * asks, *rounds)
+        ]
+    )
     places = {key: out.parent / f".{out.name}.{stem}.journal" for key, stem in stems.items()}
     journal, earlier = lambda name, part: places[name, part], earlier_arms(out)
-    also = lambda name, model: {} if questions is None else {(name, quiz): ask_with(
-        model.loaded, questions, s, label=name, journal=journal(name, called), quiet=quiet,
-        earlier=earlier)}
-    check = lambda model: questions and plan_candidates(
-        model.loaded, questions, separator=s.separator, bos=s.bos)  # do they fit into it?
+    also = lambda name, model: (
+        {}
+        if questions is None
+        else {
+            (name, quiz): ask_with(
+                model.loaded,
+                questions,
+                s,
+                label=name,
+                journal=journal(name, called),
+                quiet=quiet,
+                earlier=earlier,
+            )
+        }
+    )
+    check = lambda model: (
+        questions
+        and plan_candidates(model.loaded, questions, separator=s.separator, bos=s.bos)
+    )  # do they fit into it?
+
     def prepare(plan):
         whole, unit = plan.counts["documents"], "documents" if s.per_byte else "windows"
         split = {"preview": whole // 2, "final": whole - whole // 2} if s.per_byte else {}
         check_planned(rules, plan.counts | split, unit)
         return plan
+
     score, more = score_arms, {"prepare": prepare, "check": check, "also": also}
     if asked.until_decided:
-        score, more = score_rounds, {"rules": rules, "design": LooksDesign(
-            target=asked.target, looks=asked.looks, spending=asked.spending,
-            seed=asked.order_seed)}
-    if ends and not out.exists(): more["look"] = partial(leave_unchanged, arguments)
+        score, more = (
+            score_rounds,
+            {
+                "rules": rules,
+                "design": LooksDesign(
+                    target=asked.target,
+                    looks=asked.looks,
+                    spending=asked.spending,
+                    seed=asked.order_seed,
+                ),
+            },
+        )
+    if ends and not out.exists():
+        more["look"] = partial(leave_unchanged, arguments)
     out.parent.mkdir(parents=True, exist_ok=True)
     done = False
     try:
         arms = score(arguments, s, journal=journal, quiet=quiet, earlier=earlier, **more)
         arms |= {(name, quiz): arm for name, arm in answers.items()}
         for text in files if s.twice else ():
-            arms[CONTROL, text] = find_control(arguments, arms[BASELINE, text], job,
-                                               files[text], out, journal(CONTROL, text))
+            arms[CONTROL, text] = find_control(
+                arguments, arms[BASELINE, text], job, files[text], out, journal(CONTROL, text)
+            )
         done = True
     finally:
         if not done and len(candidates) > 1 and any(path.exists() for path in places.values()):
             say("what was scored is kept: run again to resume", quiet)
-    return {(name, part_of.get(part, part)): arm if name in (BASELINE, CONTROL)
-            else informed(arm, info) for (name, part), arm in arms.items()}, [*places.values()]
+    return {
+        (name, part_of.get(part, part)): arm
+        if name in (BASELINE, CONTROL)
+        else informed(arm, info)
+        for (name, part), arm in arms.items()
+    }, [*places.values()]
 
 # %% ../../nbs/shell/07_compare.ipynb #c011b
 def find_control(
     arguments: Mapping[str, str],
     baseline: WindowLosses,  # as it was scored
     job: g.Job,
-    files: list[str],        # of the text
+    files: list[str],  # of the text
     out: Path,
     journal: Path,
 ) -> WindowLosses:
     "The baseline scored twice: read where it is kept, else scored in other batches."
     s, quiet = job.scoring, job.output.quiet
-    path = s.control_file or control_file(baseline, out.parent,
-                                          dtype=s.control_dtype or "auto")
+    path = s.control_file or control_file(
+        baseline, out.parent, dtype=s.control_dtype or "auto"
+    )
     if path.is_file():
         if s.control_file is None and not scored_here(path):
-            o.usage("a second scoring must be one that was made here, or be named", str(path),
-                    "Name it as control under [arms] of a study file, or move it away")
+            o.usage(
+                "a second scoring must be one that was made here, or be named",
+                str(path),
+                "Name it as control under [arms] of a study file, or move it away",
+            )
         say(f"control: the second scoring is read from {path}", quiet)
         return read_losses(path)
     scoring = fit_models(follow(baseline, replace(s, text=files)), [*arguments.values()])
-    scoring = replace(scoring, batch_tokens=other_batch(baseline),
-                      dtype=s.control_dtype or scoring.dtype)
+    scoring = replace(
+        scoring, batch_tokens=other_batch(baseline), dtype=s.control_dtype or scoring.dtype
+    )
     model = open_model(arguments[BASELINE], scoring, "control", quiet)
     plan = model.plan(text_of(files, scoring))
     check_origin(plan, baseline, scoring)
@@ -311,24 +504,46 @@ def as_reading(
     runs: bool = False,  # may be of runs, which have a direction for each metric
 ) -> Reading:
     "Options of files as the library takes them."
-    if not runs: refuse_directions(columns)
-    same = {name: getattr(columns, name) for name in (
-        "id", "loss", "tokens", "cluster", "repeats", "sums", "same_unit", "tokenize")}
+    if not runs:
+        refuse_directions(columns)
+    same = {
+        name: getattr(columns, name)
+        for name in (
+            "id",
+            "loss",
+            "tokens",
+            "cluster",
+            "repeats",
+            "sums",
+            "same_unit",
+            "tokenize",
+        )
+    }
     one = lambda given: tuple(given) if len(given or ()) > 1 else next(iter(given or ()), None)
-    return Reading(tasks=tuple(columns.task or ()), n_bytes=columns.bytes,
-                   arm=g.arms_in(columns), better=one(columns.better),
-                   score=one(columns.score), filter=one(columns.filter),
-                   labels=tuple(columns.labels or ()),
-                   references=tuple(columns.references or ()), slices=tuple(by or ()), **same)
+    return Reading(
+        tasks=tuple(columns.task or ()),
+        n_bytes=columns.bytes,
+        arm=g.arms_in(columns),
+        better=one(columns.better),
+        score=one(columns.score),
+        filter=one(columns.filter),
+        labels=tuple(columns.labels or ()),
+        references=tuple(columns.references or ()),
+        slices=tuple(by or ()),
+        **same,
+    )
 
 
 def runs_arm(
-    argument: str, columns: g.Columns, model: str,
+    argument: str,
+    columns: g.Columns,
+    model: str,
     rows: tuple[str, str] | None = None,  # column and value of those of this arm; None: all
 ) -> RunsArm:
     "A table of runs; `columns` say how they ended where a row does not."
-    runs = read_runs(as_path(argument), rows=rows,
-                     terminal="ok" if columns.assume_ok else None)
+    runs = read_runs(
+        as_path(argument), rows=rows, terminal="ok" if columns.assume_ok else None
+    )
     return RunsArm(runs=runs, model=model)
 
 
@@ -342,25 +557,36 @@ def arms_of_files(
     if {*kinds.values()} == {"runs"}:
         same = len({Path(path).stem for path in arguments.values()}) < len(arguments)
         rows = g.arms_in(job.columns)
-        return {(name, ""): runs_arm(path, job.columns, rows[name][1] if rows else
-                path if same else Path(path).stem, rows.get(name))
-                for name, path in arguments.items()}
+        return {
+            (name, ""): runs_arm(
+                path,
+                job.columns,
+                rows[name][1] if rows else path if same else Path(path).stem,
+                rows.get(name),
+            )
+            for name, path in arguments.items()
+        }
     places = {Path(argument).resolve() for argument in arguments.values()}
     arms = read_together(arguments, reading)
     if len(places) == 1 and not reading.arm:
         say("BASELINE and CANDIDATE are the same files", job.output.quiet)
     called = {name: word for name, (_, word) in reading.arm.items()}
-    arms = {(name, task): arm if arm.model and not called else arm.changed(
-        model=called.get(name) or Path(arguments[name]).name)
-        for (name, task), arm in arms.items()}
+    arms = {
+        (name, task): arm
+        if arm.model and not called
+        else arm.changed(model=called.get(name) or Path(arguments[name]).name)
+        for (name, task), arm in arms.items()
+    }
     for line in dict.fromkeys(one for arm in arms.values() for one in other_scores(arm)):
         say(line, job.output.quiet)
     tasks = list(dict.fromkeys(task for _, task in arms))
     if len(tasks) == 1:
         arms = {(name, ""): arm for (name, _), arm in arms.items()}
-        with of_part(tasks[0]): pair_all(arms)  # what differs is said with its task
+        with of_part(tasks[0]):
+            pair_all(arms)  # what differs is said with its task
     for name, task in [*arms] if job.scoring.twice else ():
-        if name == BASELINE: arms[CONTROL, task] = read_losses(job.scoring.control_file)
+        if name == BASELINE:
+            arms[CONTROL, task] = read_losses(job.scoring.control_file)
     return arms
 
 # %% ../../nbs/shell/07_compare.ipynb #tabc
@@ -373,15 +599,22 @@ def check_tables(arguments: Mapping[str, str], job: g.Job, out: Path) -> None:
             for metric, value in run.metrics.items():
                 known.setdefault(metric, set()).add(value)
         columns = read_table(path).columns
-        ended = next((columns[column] for column in columns
-                      if column.strip().lower() in END_COLUMNS), [None])
+        ended = next(
+            (columns[column] for column in columns if column.strip().lower() in END_COLUMNS),
+            [None],
+        )
         if {None, ""} & {*ended} and not job.columns.assume_ok and argument not in unended:
             unended.append(argument)
     line = [*dict.fromkeys(arguments.values())]
-    if "out" in o.TYPED.get(): line += ["--out", str(out)]
-    names = sorted((name for name in known if name != "seed"),
-                   key=lambda name: (len(known[name]) < 2,  # judged first
-                                     not usual_direction(name)))
+    if "out" in o.TYPED.get():
+        line += ["--out", str(out)]
+    names = sorted(
+        (name for name in known if name != "seed"),
+        key=lambda name: (
+            len(known[name]) < 2,  # judged first
+            not usual_direction(name),
+        ),
+    )
     check_runs(job, names, line, unended)
 
 # %% ../../nbs/shell/07_compare.ipynb #c016
@@ -394,39 +627,55 @@ def with_sizes(
     "The arms with what is known of the size of each model."
     sized = dict(arms)
     for (name, part), arm in arms.items():
-        if name == CONTROL: continue
+        if name == CONTROL:
+            continue
         known = {"bits_per_weight": sizes[name]} if name in sizes else {}
         if not sizes and kinds[name] == "model":
             found = find_checkpoint(as_path(arguments[name]), allow_pickle=True)
             known = {"weight_bytes": found.n_bytes}
-        if known: sized[name, part] = arm.changed(provenance={**arm.provenance, **known})
+        if known:
+            sized[name, part] = arm.changed(provenance={**arm.provenance, **known})
     return sized
 
 
 def given_sizes(
     texts: list[str] | None,  # NAME=BITS
-    names: Iterable[str],     # of the candidates
-    own: str = BASELINE,      # what the baseline is called, beside `baseline`
+    names: Iterable[str],  # of the candidates
+    own: str = BASELINE,  # what the baseline is called, beside `baseline`
 ) -> dict[str, float]:
     "Name -> bits for each weight, as typed: of every candidate or of none."
     must, names = "--size must be NAME=BITS, such as q4=4.5", [*names]
     sizes = o.as_numbers(texts, must, "Write the bits per weight, each name once")
     twice = {own, BASELINE} <= {*sizes} and own not in (BASELINE, *names)
-    if own in sizes and own not in names: sizes[BASELINE] = sizes.pop(own)
+    if own in sizes and own not in names:
+        sizes[BASELINE] = sizes.pop(own)
     known = [*names, *dict.fromkeys((own, BASELINE))]
     wrong = [name for name in sizes if name not in known]
     odd = [f"{name}={bits:g}" for name, bits in sizes.items() if not 0 < bits < 1e4]
     missing = [name for name in names if sizes and name not in sizes]
-    o.require(("--size works only with several candidates", sizes and len(names) == 1
-               and "one", "Leave it out"),
-              (must, odd and odd[0], "Write the bits per weight"),
-              ("--size must be given once for the baseline", twice and f"{own} and {BASELINE}",
-               "Keep one"),
-              ("--size must name a candidate or the baseline", wrong and repr(wrong[0]),
-               f"Choose from {', '.join(known)}"),
-              ("--size must be given for every candidate or for none",
-               missing and f"none for {', '.join(missing)}", "Add it, or leave all of them "
-               "out"))
+    o.require(
+        (
+            "--size works only with several candidates",
+            sizes and len(names) == 1 and "one",
+            "Leave it out",
+        ),
+        (must, odd and odd[0], "Write the bits per weight"),
+        (
+            "--size must be given once for the baseline",
+            twice and f"{own} and {BASELINE}",
+            "Keep one",
+        ),
+        (
+            "--size must name a candidate or the baseline",
+            wrong and repr(wrong[0]),
+            f"Choose from {', '.join(known)}",
+        ),
+        (
+            "--size must be given for every candidate or for none",
+            missing and f"none for {', '.join(missing)}",
+            "Add it, or leave all of them out",
+        ),
+    )
     return sizes
 
 # %% ../../nbs/shell/07_compare.ipynb #c016p
@@ -436,34 +685,47 @@ CHARACTERS = 400  # of a passage in a report
 def with_passages(arms: Mapping, arguments: Mapping[str, str], job: g.Job) -> dict:
     "The arms; candidates have the text of the passages that a report lists. UsageError."
     texts, found, worst = job.scoring.texts, dict(arms), {}
-    keys = [(name, part) for (name, part), arm in arms.items()
-            if name not in (BASELINE, CONTROL) and arm.kind == "losses"]
+    keys = [
+        (name, part)
+        for (name, part), arm in arms.items()
+        if name not in (BASELINE, CONTROL) and arm.kind == "losses"
+    ]
     for name, part in keys:
         files = texts[part] if part in texts else texts[""]
-        first, arm = (each.file.read() if isinstance(each, StreamedLosses) else each
-                      for each in (arms[BASELINE, part], arms[name, part]))
+        first, arm = (
+            each.file.read() if isinstance(each, StreamedLosses) else each
+            for each in (arms[BASELINE, part], arms[name, part])
+        )
         listed, known = listed_passages(pair(first, arm)), arm.provenance
         scoring = follow(arm, replace(job.scoring, text=files))
-        documents, whole = read_documents(files, pieces=recorded_cut(
-            known, "compare", scoring.documents)), {}
-        for document, text in zip(documents.documents or documents.text_ids, documents.texts,
-                                  strict=True):
+        documents, whole = (
+            read_documents(files, pieces=recorded_cut(known, "compare", scoring.documents)),
+            {},
+        )
+        for document, text in zip(
+            documents.documents or documents.text_ids, documents.texts, strict=True
+        ):
             whole[document] = whole.get(document, "") + text
         spelled = {"documents": whole, "windows": whole}
         if not scoring.per_byte:
-            words, plan = _plan_again(arm, documents, arguments, scoring,
-                                      job.output.quiet)
+            words, plan = _plan_again(arm, documents, arguments, scoring, job.output.quiet)
             spelled["windows"] = {
-                w.window_id: words.decode(plan.token_ids[w.document_id][w.score_from:w.stop])
-                for w in plan.windows if w.window_id in listed["windows"]}
-            worst[name, part] = words, plan, listed["windows"][:max(1, MOST // len(keys))]
-        passages = {f"{what} {key}": text if len(text) <= CHARACTERS else
-                    f"{text[:CHARACTERS]} ..." for what in ("windows", "documents")
-                    for key in listed[what] for text in [spelled[what][key]]}
+                w.window_id: words.decode(plan.token_ids[w.document_id][w.score_from : w.stop])
+                for w in plan.windows
+                if w.window_id in listed["windows"]
+            }
+            worst[name, part] = words, plan, listed["windows"][: max(1, MOST // len(keys))]
+        passages = {
+            f"{what} {key}": text if len(text) <= CHARACTERS else f"{text[:CHARACTERS]} ..."
+            for what in ("windows", "documents")
+            for key in listed[what]
+            for text in [spelled[what][key]]
+        }
         found[name, part] = arm.changed(provenance={**known, "passage_text": passages})
     for key, tokens in _tokens_of(worst, arguments, job).items():
-        found[key] = found[key].changed(provenance={
-            **found[key].provenance, "passage_tokens": tokens})
+        found[key] = found[key].changed(
+            provenance={**found[key].provenance, "passage_tokens": tokens}
+        )
     return found
 
 
@@ -485,15 +747,20 @@ def _tokens_of(worst, arguments, job):
     some = {key: each for key, each in worst.items() if {BASELINE, key[0]} <= here}
     scoring, losses = fit_models(job.scoring, [*arguments.values()]), {}
     for model in dict.fromkeys([BASELINE, *(name for name, _ in some)]) if some else ():
-        loaded = open_model(arguments[model], scoring, f"{model}, token by token",
-                            job.output.quiet).loaded
+        loaded = open_model(
+            arguments[model], scoring, f"{model}, token by token", job.output.quiet
+        ).loaded
         for key, (_, plan, names) in some.items():
-            if model in (BASELINE, key[0]): losses[model, key] = score_tokens(
-                loaded, plan, names, batch_tokens=scoring.batch_tokens)
+            if model in (BASELINE, key[0]):
+                losses[model, key] = score_tokens(
+                    loaded, plan, names, batch_tokens=scoring.batch_tokens
+                )
         del loaded
         release()
-    return {key: spell_tokens(words, plan, losses[BASELINE, key], losses[key[0], key])
-            for key, (words, plan, _) in some.items()}
+    return {
+        key: spell_tokens(words, plan, losses[BASELINE, key], losses[key[0], key])
+        for key, (words, plan, _) in some.items()
+    }
 
 # %% ../../nbs/shell/07_compare.ipynb #c019
 def compare_all(
@@ -501,7 +768,7 @@ def compare_all(
     candidates: list[str] | Mapping[str, str],  # as typed, or by name
     job: g.Job,
     out: Path,
-    rules: Rules | None = None,                 # None: those of the options
+    rules: Rules | None = None,  # None: those of the options
 ) -> tuple[Study, list[Path]]:  # and journals
     "One candidate or several, on one part or several; models, files, or a mixture."
     arguments = {BASELINE: baseline, **name_candidates(candidates, bool(job.columns.arm))}
@@ -509,16 +776,26 @@ def compare_all(
     kinds = {name: arm_kind(argument, reading) for name, argument in arguments.items()}
     sizes = given_sizes(job.asked.size, names, short_name(baseline))
     check_job(arguments, kinds, job)
-    if rules is None and {*kinds.values()} == {"runs"}: check_tables(arguments, job, out)
+    if rules is None and {*kinds.values()} == {"runs"}:
+        check_tables(arguments, job, out)
     if {*kinds.values()} & {*SCORED}:
         arms, journals = arms_of_models(arguments, job, out, rules)
-    else: arms, journals = arms_of_files(arguments, kinds, reading, job), []
-    if job.scoring.show_text: arms = with_passages(arms, arguments, job)
-    if len(names) > 1: arms = with_sizes(arms, arguments, kinds, sizes)
-    if {*kinds.values()} <= {*LOCAL} and job.scoring.text and not (
-            job.scoring.divergence or job.asked.until_decided):
-        say("--divergence also shows KL divergence and changed first choices; it loads both "
-            "models", job.output.quiet)
+    else:
+        arms, journals = arms_of_files(arguments, kinds, reading, job), []
+    if job.scoring.show_text:
+        arms = with_passages(arms, arguments, job)
+    if len(names) > 1:
+        arms = with_sizes(arms, arguments, kinds, sizes)
+    if (
+        {*kinds.values()} <= {*LOCAL}
+        and job.scoring.text
+        and not (job.scoring.divergence or job.asked.until_decided)
+    ):
+        say(
+            "--divergence also shows KL divergence and changed first choices; it loads both "
+            "models",
+            job.output.quiet,
+        )
     kinds_of_parts = {part: arm.kind for (_, part), arm in arms.items()}
     rules = rules or find_rules(job, kinds_of_parts, arms)
     return study(arms, rules), journals
@@ -537,20 +814,32 @@ def vouch_for(
     vouch(arm["sha256"] for arm in arms if arm["name"] in local)
 
 # %% ../../nbs/shell/07_compare.ipynb #chkscor1
-SCORING = ("text", "questions", "task", *(  # options of a comparison from Python
-    f.name for f in fields(g.Comparing) if f.name not in (
-        "text", "questions", "study", "keys")))
+SCORING = (
+    "text",
+    "questions",
+    "task",
+    *(  # options of a comparison from Python
+        f.name
+        for f in fields(g.Comparing)
+        if f.name not in ("text", "questions", "study", "keys")
+    ),
+)
 
 
 def check_scoring(names: Iterable[str], where: str, known: Collection[str] = SCORING) -> None:
     "Refuse an option that Python does not take, by its name; UsageError."
     of_rules = {f.name for f in fields(Rules)}
     for name in names:
-        if name in known: continue
+        if name in known:
+            continue
         cure = suggest(name, known, f"help({where}) lists them")
-        if name in of_rules: cure = f"Write rules=Rules({name}=...)"
-        if name in ("study", "keys"): cure = ("It is for the command line: write its [rules] "
-                                              "as those of Rules, its other keys by name")
+        if name in of_rules:
+            cure = f"Write rules=Rules({name}=...)"
+        if name in ("study", "keys"):
+            cure = (
+                "It is for the command line: write its [rules] "
+                "as those of Rules, its other keys by name"
+            )
         refuse(where, "an option must be known", repr(name), cure, error=UsageError)
 
 # %% ../../nbs/shell/07_compare.ipynb #cmodels
@@ -559,22 +848,28 @@ def compare_models(
     candidates: str | Path | list | Mapping,  # one, several, or name -> path
     *,
     text: str | Path | list | Mapping | None = None,  # file, files, or name -> file or files
-    questions: str | Path | None = None,       # file of questions with candidate answers
-    task: str | list | None = None,            # of folders with several; None: all
+    questions: str | Path | None = None,  # file of questions with candidate answers
+    task: str | list | None = None,  # of folders with several; None: all
     rules: Rules = Rules(),
-    **scoring,                                 # one of SCORING, as for `--max-length`, ...
+    **scoring,  # one of SCORING, as for `--max-length`, ...
 ) -> Study:
     "Folders, hub ids, GGUF, servers, files and folders of other tools, compared and judged."
     check_scoring(scoring, "compare_models")
     listed = lambda some: [str(file) for file in (some if isinstance(some, list) else [some])]
-    candidates = {name: str(path) for name, path in candidates.items()} if isinstance(
-        candidates, Mapping) else listed(candidates)
+    candidates = (
+        {name: str(path) for name, path in candidates.items()}
+        if isinstance(candidates, Mapping)
+        else listed(candidates)
+    )
     if isinstance(text, Mapping):
         text = [f"{name}={file}" for name, some in text.items() for file in listed(some)]
-    elif text is not None: text = listed(text)
-    job = g.Job(output=g.Output(quiet=True), scoring=g.Comparing(
-        text=text, questions=questions and str(questions), **scoring), columns=g.Columns(
-        task=task and listed(task)))
+    elif text is not None:
+        text = listed(text)
+    job = g.Job(
+        output=g.Output(quiet=True),
+        scoring=g.Comparing(text=text, questions=questions and str(questions), **scoring),
+        columns=g.Columns(task=task and listed(task)),
+    )
     with tempfile.TemporaryDirectory() as folder:
         return compare_all(str(baseline), candidates, job, Path(folder) / "report", rules)[0]
 
@@ -587,26 +882,39 @@ def evaluate_files(
     "The report of files of known formats: every task of every file by itself."
     reading, arms, short = as_reading(columns, asked.by), {}, [*map(short_name, arguments)]
     chosen = [*reading.arm.values()]
-    o.require(("one arm must be chosen", len(chosen) > 1 and repr(columns.arm),
-               f"Write arm={'='.join(chosen[0])}" if chosen else ""))
+    o.require(
+        (
+            "one arm must be chosen",
+            len(chosen) > 1 and repr(columns.arm),
+            f"Write arm={'='.join(chosen[0])}" if chosen else "",
+        )
+    )
     reading = replace(reading, arm={"": one for one in chosen})
     twice = [argument for argument in arguments if arguments.count(argument) > 1]
     o.require(("each FILE must be given once", twice and repr(twice[0]), "Leave one out"))
     for name, argument in zip(short, arguments, strict=True):
         if (kind := arm_kind(argument, reading)) in SCORED:
-            o.usage("evaluate needs a file", repr(argument), "Run invar-nb score or "
-                    "invar-nb answer with the model first")
+            o.usage(
+                "evaluate needs a file",
+                repr(argument),
+                "Run invar-nb score or invar-nb answer with the model first",
+            )
         who = name if short.count(name) == 1 else argument
         label = who * (len(arguments) > 1)
         with of_part(label):
-            if kind == "runs": read = {"": runs_arm(argument, columns, who, *chosen)}
-            else: read = read_arms(argument, reading)
+            if kind == "runs":
+                read = {"": runs_arm(argument, columns, who, *chosen)}
+            else:
+                read = read_arms(argument, reading)
         for task, arm in read.items():
             part = ", ".join(filter(None, (label, task * (len(read) > 1))))
-            arms[BASELINE, part] = arm if arm.model else arm.changed(
-                model=label or Path(argument).name)
+            arms[BASELINE, part] = (
+                arm if arm.model else arm.changed(model=label or Path(argument).name)
+            )
     kinds = dict.fromkeys(arm.kind for arm in arms.values())
-    metrics = dict.fromkeys(name for arm in arms.values() for name in find_metrics(
-        asked, arm.kind, kinds, [arm]))
-    return report_of(study(arms, Rules(metrics=tuple(metrics), by=asked.by or None,
-                                       level=asked.level)))
+    metrics = dict.fromkeys(
+        name for arm in arms.values() for name in find_metrics(asked, arm.kind, kinds, [arm])
+    )
+    return report_of(
+        study(arms, Rules(metrics=tuple(metrics), by=asked.by or None, level=asked.level))
+    )

@@ -6,9 +6,9 @@
 __all__ = ['EDITS', 'BITS', 'quantise', 'demo_model', 'prune', 'edit', 'quantised_copy', 'pruned_copy', 'write_demo']
 
 # %% ../../nbs/shell/00_demo.ipynb #c009
+import json
 from collections.abc import Callable
 from functools import partial
-import json
 from pathlib import Path
 
 import numpy as np
@@ -23,13 +23,17 @@ from ..models.load import import_torch, load_model, quiet
 def quantise(
     weight: np.ndarray,  # w, shape (rows, columns); a row makes one output
     *,
-    bits: int,           # b, 2 to 8
+    bits: int,  # b, 2 to 8
 ) -> np.ndarray:
     "The matrix with each row rounded to the nearest of 2^b - 1 levels; @eq-demo-rounding."
     bits = as_count(bits, where="quantise", name="bits", minimum=2)
     if bits > 8 or np.ndim(weight) != 2 or not np.isfinite(weight).all():
-        refuse("quantise", "weight must be a finite matrix and bits at most 8",
-               f"shape {np.shape(weight)}, {bits} bits", "Round one linear layer at a time")
+        refuse(
+            "quantise",
+            "weight must be a finite matrix and bits at most 8",
+            f"shape {np.shape(weight)}, {bits} bits",
+            "Round one linear layer at a time",
+        )
     step = np.abs(weight).max(axis=1, keepdims=True) / (2 ** (bits - 1) - 1)
     return np.rint(weight / np.where(step > 0, step, 1)) * step
 
@@ -41,15 +45,19 @@ def demo_model(
     name = as_choice(name, ("base", "tuned"), where="demo_model", name="name")
     folder = Path(invar_nb.__file__).parent / "demo_models" / name
     if not (folder / "config.json").is_file():
-        refuse("demo_model", "the package must carry its demo models", str(folder),
-               "Install invar_nb again")
+        refuse(
+            "demo_model",
+            "the package must carry its demo models",
+            str(folder),
+            "Install invar_nb again",
+        )
     return folder
 
 # %% ../../nbs/shell/00_demo.ipynb #c024
 def prune(
     weight: np.ndarray,  # w, shape (rows, columns)
     *,
-    share: float,        # of the weights, the smallest in size, between 0 and 1
+    share: float,  # of the weights, the smallest in size, between 0 and 1
 ) -> np.ndarray:
     "The matrix with its smallest weights set to zero."
     share = as_fraction(share, where="prune", name="share")
@@ -59,18 +67,21 @@ def prune(
 
 # %% ../../nbs/shell/00_demo.ipynb #c007
 def edit(
-    model,             # as torch has it, on the CPU; it is changed
+    model,  # as torch has it, on the CPU; it is changed
     change: Callable,  # float64 matrix, a row for each output -> the edited matrix
 ) -> tuple[int, int]:
     "Change the linear weights of a model; how many moved, and of how many."
     from torch import nn
     from transformers.pytorch_utils import Conv1D
+
     shared = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
     moved, total = 0, 0
     for m in model.modules():
-        if not isinstance(m, (nn.Linear, Conv1D)) or id(m.weight) in shared: continue
+        if not isinstance(m, (nn.Linear, Conv1D)) or id(m.weight) in shared:
+            continue
         weight = m.weight.detach().numpy()  # a view of the tensor's own memory
-        if isinstance(m, Conv1D): weight = weight.T
+        if isinstance(m, Conv1D):
+            weight = weight.T
         after = change(weight.astype(float)).astype(np.float32)
         moved, total = moved + int((after != weight).sum()), total + weight.size
         weight[:] = after
@@ -81,7 +92,8 @@ def _copy(source, target, change):
     loaded = load_model(source, dtype="float32", device="cpu")
     counts = edit(loaded.model, change)
     with quiet(import_torch("demo")[1]):
-        for part in (loaded.model, loaded.tokenizer): part.save_pretrained(target)
+        for part in (loaded.model, loaded.tokenizer):
+            part.save_pretrained(target)
     return counts
 
 
@@ -89,7 +101,7 @@ def quantised_copy(
     source: Path,  # folder of a model
     target: Path,  # a new folder
     *,
-    bits: int,     # a weight
+    bits: int,  # a weight
 ) -> tuple[int, int]:
     "Write a copy with rounded linear weights; how many weights moved, and of how many."
     return _copy(source, target, partial(quantise, bits=bits))
@@ -105,17 +117,21 @@ def pruned_copy(
     return _copy(source, target, partial(prune, share=share))
 
 # %% ../../nbs/shell/00_demo.ipynb #c002
-EDITS = {"8-bit": partial(quantised_copy, bits=8), "4-bit": partial(quantised_copy, bits=4),
-         "pruned 10 %": partial(pruned_copy, share=0.1)}
+EDITS = {
+    "8-bit": partial(quantised_copy, bits=8),
+    "4-bit": partial(quantised_copy, bits=4),
+    "pruned 10 %": partial(pruned_copy, share=0.1),
+}
 BITS = {"baseline": 16, "8-bit": 8, "4-bit": 4, "pruned 10 %": 16, "fine-tuned": 16}
 
 
 def write_demo(
-    folder: Path,                  # for the edited models and the text
+    folder: Path,  # for the edited models and the text
     documents: int | None = None,  # only the first so many; None: all
 ) -> tuple[dict[str, str], Path]:  # candidate -> folder; the text
     "Edit the shipped model, and write the docstrings as one JSON line each."
-    for name, copy in EDITS.items(): copy(demo_model("base"), folder / name)
+    for name, copy in EDITS.items():
+        copy(demo_model("base"), folder / name)
     text, rows = folder / "docstrings.jsonl", zip(*demo_documents(), strict=True)
     lines = [json.dumps({"id": name, "text": docstring}) + "\n" for name, docstring in rows]
     text.write_text("".join(lines[:documents]), encoding="utf-8")

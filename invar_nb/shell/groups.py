@@ -10,71 +10,124 @@ __all__ = ['StudyOption', 'SetOption', 'TOKEN_CLASSES', 'QUESTIONS', 'ROLES', 'R
            'set_keys', 'refuse_allowed', 'refuse_hosts', 'read_study']
 
 # %% ../../nbs/shell/02_groups.ipynb #456e8d92
-from dataclasses import dataclass, field, fields, replace
-from datetime import date
-from functools import partial
 import json
 import os
-from pathlib import Path
 import re
 import shlex
 import textwrap
+from dataclasses import dataclass, field, fields, replace
+from datetime import date
+from functools import partial
+from pathlib import Path
 from typing import Annotated, Literal, Optional
 
 import msgspec
 
 # %% ../../nbs/shell/02_groups.ipynb #7719b465
-from .options import (TYPED, as_option, file_key, is_key, panel, require,
-                                    suggest, usage)
+from invar_nb.shell.options import (
+    TYPED,
+    as_option,
+    file_key,
+    is_key,
+    panel,
+    require,
+    suggest,
+    usage,
+)
 
 # %% ../../nbs/shell/02_groups.ipynb #88e3d540
 _models, _many = panel("Models", "model"), Optional[list[str]]
 StudyOption = panel("Options")(
-    Optional[Path], "Read arms, texts, columns, rules and settings without an option from "
-    "this file. Options typed on the command line win.", "--study", metavar="TOML")
+    Optional[Path],
+    "Read arms, texts, columns, rules and settings without an option from "
+    "this file. Options typed on the command line win.",
+    "--study",
+    metavar="TOML",
+)
 SetOption = panel("Options")(
-    Optional[list[str]], "Set a key of a study file, such as sums=true or tail.q95=0.1. "
-    "Repeatable. invar-nb help keys lists all.", "--set", metavar="KEY=VALUE")
+    Optional[list[str]],
+    "Set a key of a study file, such as sums=true or tail.q95=0.1. "
+    "Repeatable. invar-nb help keys lists all.",
+    "--set",
+    metavar="KEY=VALUE",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Loading:
     "How models are loaded and asked."
-    device: _models(str, "Where to run: auto, cpu, cuda, cuda:1 or mps. Default: auto.",
-                    "--device", metavar="DEVICE") = "auto"  # named: typer 0.27 reads metavar
-    dtype: _models(Literal["auto", "float32", "bfloat16", "float16"],
-                   "Precision used for scoring. Default: auto.") = "auto"
-    batch_tokens: _models(Optional[int], "Tokens per forward pass. Default: 512 on a CPU, "
-                          "8192 on an accelerator, more for narrow models.", min=1) = None
-    tokenizer: _models(Optional[str], "Folder with the tokenizer; required for a server. "
-                       "Default: each model's own.", metavar="DIR") = None
-    trust_remote_code: _models(bool, "Allow models to run their own Python files.",
-                               "--trust-remote-code") = False
+
+    device: _models(
+        str,
+        "Where to run: auto, cpu, cuda, cuda:1 or mps. Default: auto.",
+        "--device",
+        metavar="DEVICE",
+    ) = "auto"  # named: typer 0.27 reads metavar
+    dtype: _models(
+        Literal["auto", "float32", "bfloat16", "float16"],
+        "Precision used for scoring. Default: auto.",
+    ) = "auto"
+    batch_tokens: _models(
+        Optional[int],
+        "Tokens per forward pass. Default: 512 on a CPU, "
+        "8192 on an accelerator, more for narrow models.",
+        min=1,
+    ) = None
+    tokenizer: _models(
+        Optional[str],
+        "Folder with the tokenizer; required for a server. Default: each model's own.",
+        metavar="DIR",
+    ) = None
+    trust_remote_code: _models(
+        bool, "Allow models to run their own Python files.", "--trust-remote-code"
+    ) = False
     study: StudyOption = None
     keys: SetOption = None
-    bos: file_key(Literal["auto", "add", "none"],
-                  "Whether to put a BOS token before each document. "
-                  "Default: auto.", "model") = "auto"
-    revision: file_key(Optional[str], "Branch, tag or commit for hub ids that do not name "
-                       "one (org/name@revision).", "model") = None
-    allow_pickle: file_key(bool, "Load pickled weights where there are no safetensors.",
-                           "model") = False
-    concurrency: file_key(int, "Concurrent requests to a server. Default: 8.", "model",
-                          min=1) = 8
-    normalize: file_key(Literal["none", "tokens", "bytes"], "Divide the log-likelihood of "
-                        "each candidate answer by its length. Default: none.",
-                        "questions") = "none"
-    separator: file_key(str, "Text between a prompt and a candidate "
-                        "answer. Default: nothing.", "questions") = ""
-    leak_text: file_key(_many, "Training text. Questions that occur in it together with "
-                        "their answer form the slice 'leaked'.", "questions") = None
-    checkpoint_info: file_key(Optional[Path], "JSON file about the candidate (step, parent), "
-                              "kept in the report.", "questions") = None
+    bos: file_key(
+        Literal["auto", "add", "none"],
+        "Whether to put a BOS token before each document. Default: auto.",
+        "model",
+    ) = "auto"
+    revision: file_key(
+        Optional[str],
+        "Branch, tag or commit for hub ids that do not name one (org/name@revision).",
+        "model",
+    ) = None
+    allow_pickle: file_key(
+        bool, "Load pickled weights where there are no safetensors.", "model"
+    ) = False
+    concurrency: file_key(
+        int, "Concurrent requests to a server. Default: 8.", "model", min=1
+    ) = 8
+    normalize: file_key(
+        Literal["none", "tokens", "bytes"],
+        "Divide the log-likelihood of each candidate answer by its length. Default: none.",
+        "questions",
+    ) = "none"
+    separator: file_key(
+        str, "Text between a prompt and a candidate answer. Default: nothing.", "questions"
+    ) = ""
+    leak_text: file_key(
+        _many,
+        "Training text. Questions that occur in it together with "
+        "their answer form the slice 'leaked'.",
+        "questions",
+    ) = None
+    checkpoint_info: file_key(
+        Optional[Path],
+        "JSON file about the candidate (step, parent), kept in the report.",
+        "questions",
+    ) = None
 
     def __post_init__(self):
         known = re.fullmatch(r"auto|cpu|(cuda|mps|xpu|npu|hpu)(:\d+)?", self.device)
-        require(("--device must be auto, cpu, cuda, cuda:1 or mps", not known and repr(
-            self.device), "Choose one"))
+        require(
+            (
+                "--device must be auto, cpu, cuda, cuda:1 or mps",
+                not known and repr(self.device),
+                "Choose one",
+            )
+        )
 
 # %% ../../nbs/shell/02_groups.ipynb #nametext
 def name_texts(texts: list[str] | None) -> dict[str, list[str]]:
@@ -82,7 +135,8 @@ def name_texts(texts: list[str] | None) -> dict[str, list[str]]:
     named: dict[str, list[str]] = {}
     for text in texts or ():
         name, mark, file = text.partition("=")
-        if not mark or Path(text).is_file(): name, file = "", text
+        if not mark or Path(text).is_file():
+            name, file = "", text
         named.setdefault(name, []).append(file)
     return named
 
@@ -94,57 +148,103 @@ TOKEN_CLASSES = ("frequency", "context")
 @dataclass(frozen=True, kw_only=True)
 class Scoring(Loading):
     "How models are scored."
-    text: _scoring(_many, "Text to score, in UTF-8. In a .jsonl file each line is one "
-                   "document with a field text. Repeatable; each NAME is reported as a text "
-                   "of its own.",
-                   metavar="[NAME=]FILE") = None
-    max_length: _scoring(Optional[int], "Tokens per window. Default: the model's limit, at "
-                         "most 1024.", min=2) = None
-    stride: _scoring(Optional[int], "New tokens per window; the rest is context. Default: "
-                     "half of --max-length.", min=1) = None
-    windows: _scoring(Optional[str], "Score only N windows, spread over the documents, or "
-                      "the first N with first:N. Default: all.", metavar="N") = None
-    per_byte: _scoring(bool, "Compare bits per byte of whole documents, each model with its "
-                       "own tokenizer. For models that split text differently.",
-                       "--per-byte") = False
-    first_window: file_key(Literal["all", "context-only"], "Whether to score the context of "
-                           "the first window too. Default: all.", "text") = "all"
-    windowing: file_key(Literal["invar", "hf", "llama.cpp", "gptq", "lm-eval"],
-                        "Cut the text into windows as another tool does. "
-                        "Default: invar.", "text") = "invar"
-    prefix_token: file_key(Optional[int], "Token id that windowing lm-eval puts before a "
-                           "text. Default: BOS, else EOS.", "text") = None
-    windows_seed: file_key(int, "Seed for choosing windows. Default: 0.", "text",
-                           min=0) = 0
-    documents: file_key(Optional[str], "Cut documents into pieces at blank-lines, headings "
-                        "or a regular expression.", "text") = None
-    by: file_key(_many, "Token classes to keep sums for, so that compare --by can use them: "
-                 "frequency, context.", "text") = None
+
+    text: _scoring(
+        _many,
+        "Text to score, in UTF-8. In a .jsonl file each line is one "
+        "document with a field text. Repeatable; each NAME is reported as a text "
+        "of its own.",
+        metavar="[NAME=]FILE",
+    ) = None
+    max_length: _scoring(
+        Optional[int], "Tokens per window. Default: the model's limit, at most 1024.", min=2
+    ) = None
+    stride: _scoring(
+        Optional[int],
+        "New tokens per window; the rest is context. Default: half of --max-length.",
+        min=1,
+    ) = None
+    windows: _scoring(
+        Optional[str],
+        "Score only N windows, spread over the documents, or "
+        "the first N with first:N. Default: all.",
+        metavar="N",
+    ) = None
+    per_byte: _scoring(
+        bool,
+        "Compare bits per byte of whole documents, each model with its "
+        "own tokenizer. For models that split text differently.",
+        "--per-byte",
+    ) = False
+    first_window: file_key(
+        Literal["all", "context-only"],
+        "Whether to score the context of the first window too. Default: all.",
+        "text",
+    ) = "all"
+    windowing: file_key(
+        Literal["invar", "hf", "llama.cpp", "gptq", "lm-eval"],
+        "Cut the text into windows as another tool does. Default: invar.",
+        "text",
+    ) = "invar"
+    prefix_token: file_key(
+        Optional[int],
+        "Token id that windowing lm-eval puts before a text. Default: BOS, else EOS.",
+        "text",
+    ) = None
+    windows_seed: file_key(int, "Seed for choosing windows. Default: 0.", "text", min=0) = 0
+    documents: file_key(
+        Optional[str],
+        "Cut documents into pieces at blank-lines, headings or a regular expression.",
+        "text",
+    ) = None
+    by: file_key(
+        _many,
+        "Token classes to keep sums for, so that compare --by can use them: "
+        "frequency, context.",
+        "text",
+    ) = None
 
     def __post_init__(self):
         super().__post_init__()
         texts, whole = self.texts, ("windows", "windowing", "first_window", "documents")
-        beside = (f.name for f in fields(self) if f.name in whole
-                  and getattr(self, f.name) != f.default)
+        beside = (
+            f.name
+            for f in fields(self)
+            if f.name in whole and getattr(self, f.name) != f.default
+        )
         cut = self.per_byte and next(beside, "").replace("_", " ")
         missing = [f for some in texts.values() for f in some if not Path(f).is_file()]
         unknown = [repr(name) for name in self.by or () if name not in TOKEN_CLASSES][:1]
         if self.windows is not None:
             from invar_nb.arms.spread import Budget
+
             Budget.of(self.windows)  # refuses what is none
         longer = self.max_length and self.stride and self.stride > self.max_length
         require(
-            ("--stride must not pass --max-length", longer and f"{self.stride} > "
-             f"{self.max_length}", f"Choose at most {self.max_length}: "
-             "tokens between windows would not be scored"),
-            ("--per-byte scores whole documents", cut and f"{cut} as well",
-             "Leave one of them out"),
+            (
+                "--stride must not pass --max-length",
+                longer and f"{self.stride} > {self.max_length}",
+                f"Choose at most {self.max_length}: "
+                "tokens between windows would not be scored",
+            ),
+            (
+                "--per-byte scores whole documents",
+                cut and f"{cut} as well",
+                "Leave one of them out",
+            ),
             ("--text must be a file", missing and repr(missing[0]), "Check the path"),
-            ("--text needs a NAME for every file or for none", len(texts) > 1 and "" in texts
-             and "some with, some without", "Write --text news=a.txt --text law=b.txt"),
+            (
+                "--text needs a NAME for every file or for none",
+                len(texts) > 1 and "" in texts and "some with, some without",
+                "Write --text news=a.txt --text law=b.txt",
+            ),
             ("--by must be frequency or context", "".join(unknown), "Choose one"),
-            ("--by compares tokens of one tokenizer", self.per_byte and self.by
-             and "--per-byte too", "Leave one of them out"))
+            (
+                "--by compares tokens of one tokenizer",
+                self.per_byte and self.by and "--per-byte too",
+                "Leave one of them out",
+            ),
+        )
 
     @property
     def texts(self) -> dict[str, list[str]]:
@@ -155,9 +255,13 @@ class Scoring(Loading):
 @dataclass(frozen=True, kw_only=True)
 class ScoringBy(Scoring):
     "How models are scored where sums of classes of tokens are kept."
-    by: _scoring(_many, "Also keep sums by token frequency or by context (tokens before it "
-                 "in the window), so that compare --by can use them. Repeatable.",
-                 metavar="frequency|context") = None
+
+    by: _scoring(
+        _many,
+        "Also keep sums by token frequency or by context (tokens before it "
+        "in the window), so that compare --by can use them. Repeatable.",
+        metavar="frequency|context",
+    ) = None
 
 
 _compared = panel("Scoring", "data")
@@ -167,25 +271,45 @@ QUESTIONS = "examples"  # what questions without a name are called beside a text
 @dataclass(frozen=True, kw_only=True)
 class Comparing(Scoring):
     "How models are scored that are compared."
-    questions: _compared(Optional[str], "Multiple-choice questions: a .jsonl file with id, "
-                         "prompt, candidates and label. Together with --text, one report has "
-                         "perplexity and accuracy, and NAME is what the questions are called "
-                         "there.", "--questions", metavar="[NAME=]FILE") = None
-    divergence: _compared(bool, "Also compare the full next-token distributions: KL "
-                          "divergence, changed first choices, changed probabilities. Loads "
-                          "both models at once.", "--divergence") = False
-    control: _compared(bool, "Score the baseline a second time in other batches. A change "
-                       "below this numerical noise is not called improved or regressed. Kept "
-                       "beside --out and reused.",
-                       "--control") = False
-    control_dtype: file_key(Optional[Literal["float32", "bfloat16", "float16"]],
-                            "Precision of the second scoring. Default: that of the first.",
-                            "data") = None
-    control_file: file_key(Optional[Path], "File for the losses of the second scoring, "
-                           ".jsonl or .parquet: read if it exists, else "
-                           "written.", "data") = None
-    show_text: file_key(bool, "Put the text of the passages that changed most into the "
-                        "report.", "data") = False
+
+    questions: _compared(
+        Optional[str],
+        "Multiple-choice questions: a .jsonl file with id, "
+        "prompt, candidates and label. Together with --text, one report has "
+        "perplexity and accuracy, and NAME is what the questions are called "
+        "there.",
+        "--questions",
+        metavar="[NAME=]FILE",
+    ) = None
+    divergence: _compared(
+        bool,
+        "Also compare the full next-token distributions: KL "
+        "divergence, changed first choices, changed probabilities. Loads "
+        "both models at once.",
+        "--divergence",
+    ) = False
+    control: _compared(
+        bool,
+        "Score the baseline a second time in other batches. A change "
+        "below this numerical noise is not called improved or regressed. Kept "
+        "beside --out and reused.",
+        "--control",
+    ) = False
+    control_dtype: file_key(
+        Optional[Literal["float32", "bfloat16", "float16"]],
+        "Precision of the second scoring. Default: that of the first.",
+        "data",
+    ) = None
+    control_file: file_key(
+        Optional[Path],
+        "File for the losses of the second scoring, "
+        ".jsonl or .parquet: read if it exists, else "
+        "written.",
+        "data",
+    ) = None
+    show_text: file_key(
+        bool, "Put the text of the passages that changed most into the report.", "data"
+    ) = False
 
     @property
     def twice(self) -> bool:
@@ -212,39 +336,68 @@ ROLES = ("id", "loss", "tokens", "bytes", "score", "cluster", "arm")  # of colum
 @dataclass(frozen=True, kw_only=True)
 class Columns:
     "How files of other tools are read."
-    task: _files(_many, "Task to compare, of a folder with several. "
-                 "Repeatable. Default: all.", metavar="NAME") = None
-    score: _files(_many, "Score to compare: a column of a table (repeatable; the first leads)"
-                  ", a metric of lm-eval, a scorer of inspect. TASK=NAME for a single task; "
-                  "repeatable.", metavar="NAME") = None
-    better: _files(_many, "Which is better, higher or lower; per score, or metric of runs, as "
-                   "in loss=lower. Repeatable.", metavar="[METRIC=]WORD",
-                   reads="files runs") = None
-    column: _files(_many, "Which column of a table has which role: id, loss, tokens, bytes, "
-                   "score or cluster (examples that belong together). Both models in one "
-                   "table: arm=COLUMN=BASE,NEW. Repeatable.", metavar="ROLE=NAME") = None
+
+    task: _files(
+        _many,
+        "Task to compare, of a folder with several. Repeatable. Default: all.",
+        metavar="NAME",
+    ) = None
+    score: _files(
+        _many,
+        "Score to compare: a column of a table (repeatable; the first leads)"
+        ", a metric of lm-eval, a scorer of inspect. TASK=NAME for a single task; "
+        "repeatable.",
+        metavar="NAME",
+    ) = None
+    better: _files(
+        _many,
+        "Which is better, higher or lower; per score, or metric of runs, as "
+        "in loss=lower. Repeatable.",
+        metavar="[METRIC=]WORD",
+        reads="files runs",
+    ) = None
+    column: _files(
+        _many,
+        "Which column of a table has which role: id, loss, tokens, bytes, "
+        "score or cluster (examples that belong together). Both models in one "
+        "table: arm=COLUMN=BASE,NEW. Repeatable.",
+        metavar="ROLE=NAME",
+    ) = None
     id: _column(Optional[str], "Column with the ids of the examples.") = None
     loss: _column(Optional[str], "Column with losses.") = None
     tokens: _column(Optional[str], "Column with token counts.") = None
     bytes: _column(Optional[str], "Column with byte counts.") = None
     cluster: _column(Optional[str], "Column that says which examples belong together.") = None
-    arm: file_key(Optional[str], "Column that says whose a row is, and its value for each "
-                  "model, the baseline first: optimizer=adamw,muon.", "files runs") = None
-    filter: _column(_many, 'Filter of an lm-eval task that has several; {TASK = "NAME"} for '
-                     'single tasks.') = None
-    repeats: _column(Literal["refuse", "mean", "unequal"], "What to do with repeated ids: "
-                      "refuse them, average them, or average even unequal counts. Default: "
-                      "refuse.") = "refuse"
+    arm: file_key(
+        Optional[str],
+        "Column that says whose a row is, and its value for each "
+        "model, the baseline first: optimizer=adamw,muon.",
+        "files runs",
+    ) = None
+    filter: _column(
+        _many, 'Filter of an lm-eval task that has several; {TASK = "NAME"} for single tasks.'
+    ) = None
+    repeats: _column(
+        Literal["refuse", "mean", "unequal"],
+        "What to do with repeated ids: "
+        "refuse them, average them, or average even unequal counts. Default: "
+        "refuse.",
+    ) = "refuse"
     sums: _column(bool, "The losses are sums, not means.") = False
     same_unit: _column(bool, "All scores are in one unit, however far apart.") = False
-    references: _column(_many, "Reference translations, one sentence per line, where the "
-                         "arms are translations.") = None
+    references: _column(
+        _many,
+        "Reference translations, one sentence per line, where the arms are translations.",
+    ) = None
     labels: _column(_many, "All classes that an answer can have, in order.") = None
-    tokenize: _column(Literal["13a", "none", "char", "intl"],
-                      "How BLEU splits sentences into words. Default: 13a.") = "13a"
+    tokenize: _column(
+        Literal["13a", "none", "char", "intl"],
+        "How BLEU splits sentences into words. Default: 13a.",
+    ) = "13a"
 
-    intersect: file_key(bool, "For runs: leave out seeds that only one arm has; the report "
-                        "lists them.", "runs") = False
+    intersect: file_key(
+        bool, "For runs: leave out seeds that only one arm has; the report lists them.", "runs"
+    ) = False
     drop_failed: file_key(bool, "For runs: leave out seeds with a failed run.", "runs") = False
     assume_ok: file_key(bool, "For runs: rows without terminal are finished.", "runs") = False
 
@@ -252,20 +405,37 @@ class Columns:
         named, words = {}, [text.rpartition("=")[2] for text in self.better or ()]
         odd = [word for word in words if word not in ("higher", "lower")]
         alone = [word for word in self.better or () if word in words]
-        require(("--better must be higher or lower, or METRIC=lower", odd and repr(odd[0]),
-                 "Write --better higher or --better lower"),
-                ("--better must be given once", alone[1:] and " and ".join(alone), "Keep one"))
+        require(
+            (
+                "--better must be higher or lower, or METRIC=lower",
+                odd and repr(odd[0]),
+                "Write --better higher or --better lower",
+            ),
+            ("--better must be given once", alone[1:] and " and ".join(alone), "Keep one"),
+        )
         for text in self.column or ():
             role, _, name = text.partition("=")
             other = role == "score" and self.score not in (None, [name])
-            require((f"--column must be ROLE=NAME with one of {', '.join(ROLES)}",
-                 (role not in ROLES or not name) and repr(text), "Write --column loss=nll"),
-                ("--column must give each role once", role in named and f"{role} twice",
-                 "Leave one out"),
-                ("--score and --column score must name one column", other and f"{name!r} and "
-                 f"{', '.join(self.score)!r}", "Leave one out"))
+            require(
+                (
+                    f"--column must be ROLE=NAME with one of {', '.join(ROLES)}",
+                    (role not in ROLES or not name) and repr(text),
+                    "Write --column loss=nll",
+                ),
+                (
+                    "--column must give each role once",
+                    role in named and f"{role} twice",
+                    "Leave one out",
+                ),
+                (
+                    "--score and --column score must name one column",
+                    other and f"{name!r} and {', '.join(self.score)!r}",
+                    "Leave one out",
+                ),
+            )
             named[role] = [name] if role == "score" else name
-        for role, name in named.items(): object.__setattr__(self, role, name)
+        for role, name in named.items():
+            object.__setattr__(self, role, name)
 
     @property
     def direction(self) -> str | None:
@@ -277,20 +447,33 @@ def arms_in(columns: Columns) -> dict[str, tuple[str, str]]:
     "Arms of one table -> its column and what it says of them; {} where none are named."
     column, _, words = (columns.arm or "").partition("=")
     names = [word.strip() for word in words.split(",")]
-    require(("an arm must be COLUMN=BASELINE,CANDIDATE", columns.arm and not (
-        column and all(names)) and repr(columns.arm), "Write arm=optimizer=adamw,muon"))
-    if not columns.arm: return {}
+    require(
+        (
+            "an arm must be COLUMN=BASELINE,CANDIDATE",
+            columns.arm and not (column and all(names)) and repr(columns.arm),
+            "Write arm=optimizer=adamw,muon",
+        )
+    )
+    if not columns.arm:
+        return {}
     return {name if i else "baseline": (column, name) for i, name in enumerate(names)}
 
 
 def candidates_in(columns: Columns, file: str, others) -> dict[str, str]:
     "Candidate -> the file that holds the baseline too; UsageError."
     arms = arms_in(columns)
-    require(("an arm is a part of one file", others and " and ".join([file, *others]),
-             "Name that file alone, or leave arm= out"),
-            ("arm must name a baseline and a candidate, each once",
-             len({*arms.values()}) < max(len(arms), 2) and repr(columns.arm),
-             "Write arm=optimizer=adamw,muon"))
+    require(
+        (
+            "an arm is a part of one file",
+            others and " and ".join([file, *others]),
+            "Name that file alone, or leave arm= out",
+        ),
+        (
+            "arm must name a baseline and a candidate, each once",
+            len({*arms.values()}) < max(len(arms), 2) and repr(columns.arm),
+            "Write arm=optimizer=adamw,muon",
+        ),
+    )
     return dict.fromkeys([*arms][1:], file)
 
 # %% ../../nbs/shell/02_groups.ipynb #measured
@@ -299,41 +482,64 @@ TierName = Literal["conservative", "balanced", "aggressive"]
 _Numbers = dict[Literal["preview", "final", "replicates", "limit", "note"], int | float | str]
 _statistics, _policy = panel("Statistics", "data"), panel("Policy", "data looks")
 RequireOption = _policy(
-    Optional[Required], "What exit 0 requires: equivalent; not-worse; not-beyond (no loss "
+    Optional[Required],
+    "What exit 0 requires: equivalent; not-worse; not-beyond (no loss "
     "beyond the margin is shown); parts, slices or all (each of them is shown not to be "
-    "worse). Default: no regression is shown.", "--require", metavar="CLAIM")
+    "worse). Default: no regression is shown.",
+    "--require",
+    metavar="CLAIM",
+)
 LevelOption = panel("Statistics", "data looks runs")(
-    float, "Confidence level of the intervals, such as 0.9. Default: "
-    "0.95.", "--level", min=1e-6,
-    max=1 - 1e-6)
+    float,
+    "Confidence level of the intervals, such as 0.9. Default: 0.95.",
+    "--level",
+    min=1e-6,
+    max=1 - 1e-6,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
     "What is measured."
-    metric: _statistics(_many, "Metric to compare, the primary one first. Repeatable. "
-                        "Default: all that can be computed, but for drift.", metavar="NAME",
-                        reads="data looks runs") = None
-    by: _statistics(_many, "Column to slice by, or a field of lm-eval's documents or "
-                    "inspect's metadata. For a text: language, source, position (in the "
-                    "document), frequency (of the token) or context (tokens before it). "
-                    "Slices are judged too, as one family, and can make the exit code 1. "
-                    "Repeatable. Default: for answers all columns, for a text its language.",
-                    metavar="COLUMN") = None
+
+    metric: _statistics(
+        _many,
+        "Metric to compare, the primary one first. Repeatable. "
+        "Default: all that can be computed, but for drift.",
+        metavar="NAME",
+        reads="data looks runs",
+    ) = None
+    by: _statistics(
+        _many,
+        "Column to slice by, or a field of lm-eval's documents or "
+        "inspect's metadata. For a text: language, source, position (in the "
+        "document), frequency (of the token) or context (tokens before it). "
+        "Slices are judged too, as one family, and can make the exit code 1. "
+        "Repeatable. Default: for answers all columns, for a text its language.",
+        metavar="COLUMN",
+    ) = None
     level: LevelOption = 0.95
-    edit: file_key(Optional[Literal["quantised", "pruned"]], "What was done to the "
-                   "candidates, where their weights are not available. A quantised or pruned "
-                   "copy that improves is reported as doubtful.",
-                   "data looks") = None
-    mistakes: file_key(_many, "Critical mistakes as TRUE:SAID: examples with label TRUE that "
-                       "were answered with SAID.", "data") = None
+    edit: file_key(
+        Optional[Literal["quantised", "pruned"]],
+        "What was done to the "
+        "candidates, where their weights are not available. A quantised or pruned "
+        "copy that improves is reported as doubtful.",
+        "data looks",
+    ) = None
+    mistakes: file_key(
+        _many,
+        "Critical mistakes as TRUE:SAID: examples with label TRUE that "
+        "were answered with SAID.",
+        "data",
+    ) = None
 
 # %% ../../nbs/shell/02_groups.ipynb #agreedc
 class AcceptedLoss(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     "A table [[accepted]]: a loss that is known and does not block."
-    up_to: str | float          # as --margin
+
+    up_to: str | float  # as --margin
     reason: str
-    expires: date               # the last day
+    expires: date  # the last day
     candidate: str = ""
     part: str = ""
     metric: str = ""
@@ -342,83 +548,150 @@ class AcceptedLoss(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 @dataclass(frozen=True, kw_only=True)
 class Agreed(Measured):
     "What a team agrees on once: keys of a study file."
-    tier: file_key(TierName, "How many windows ci and release require, and the limit of "
-                   "their gate. Default: balanced.", "data looks") = "balanced"
-    tiers: file_key(Optional[dict[TierName, _Numbers]], "Other numbers for a tier, with a "
-                    "note that goes into the report.", "data looks") = None
-    tail: file_key(_many, "Exit 1 if a quantile of the windows' differences may exceed this "
-                   "limit, in nats per token: {q95 = 0.1}. With tokens and fraction, also "
-                   "require that many.",
-                   "data") = None
-    replicates: file_key(Optional[int], "Number of bootstrap draws; needs --seed. Default: "
-                         "exact, without drawing.", "data") = None
-    resample: file_key(Literal["windows", "tokens"], "What the bootstrap resamples. Default: "
-                       "windows.", "data") = "windows"
+
+    tier: file_key(
+        TierName,
+        "How many windows ci and release require, and the limit of "
+        "their gate. Default: balanced.",
+        "data looks",
+    ) = "balanced"
+    tiers: file_key(
+        Optional[dict[TierName, _Numbers]],
+        "Other numbers for a tier, with a note that goes into the report.",
+        "data looks",
+    ) = None
+    tail: file_key(
+        _many,
+        "Exit 1 if a quantile of the windows' differences may exceed this "
+        "limit, in nats per token: {q95 = 0.1}. With tokens and fraction, also "
+        "require that many.",
+        "data",
+    ) = None
+    replicates: file_key(
+        Optional[int],
+        "Number of bootstrap draws; needs --seed. Default: exact, without drawing.",
+        "data",
+    ) = None
+    resample: file_key(
+        Literal["windows", "tokens"], "What the bootstrap resamples. Default: windows.", "data"
+    ) = "windows"
     pooling: file_key(
-        _many, "Pool all texts into one number: equal, tokens, random (texts like these), or "
-        "weights {NAME = NUMBER}. Default: each text by itself.", "texts") = None
-    deciding: file_key(_many, "Candidates or parts that decide the exit code. Default: all; "
-                       "the worst counts.", "several texts files") = None
+        _many,
+        "Pool all texts into one number: equal, tokens, random (texts like these), or "
+        "weights {NAME = NUMBER}. Default: each text by itself.",
+        "texts",
+    ) = None
+    deciding: file_key(
+        _many,
+        "Candidates or parts that decide the exit code. Default: all; the worst counts.",
+        "several texts files",
+    ) = None
     required: RequireOption = None
-    contrasts: file_key(bool, "Also compare the candidates with each other.", "several"
-                        ) = False
-    looks: file_key(int, "Most looks of --until-decided. Default: 5.", "looks", min=2,
-                    max=20) = 5
-    target: file_key(Literal["text", "texts-like-this"], "What the answer is about: this "
-                     "text only, or texts like it. Default: texts-like-this.",
-                     "looks") = "texts-like-this"
-    spending: file_key(Optional[Literal["pocock", "linear", "rho2"]], "How the error rate is "
-                       "spent over the looks. Default: rho2 (late); with target text, pocock "
-                       "(early).",
-                       "looks") = None
-    order_seed: file_key(int, "Seed for the random order of the looks. Default: 0.", "looks",
-                         min=0) = 0
-    accepted: file_key(Optional[list[AcceptedLoss]], "Losses that are known and do not block, "
-                       "each a table [[accepted]]: up_to, reason, expires and, where wanted, "
-                       "candidate, part, metric.", "data looks") = None
+    contrasts: file_key(bool, "Also compare the candidates with each other.", "several") = (
+        False
+    )
+    looks: file_key(
+        int, "Most looks of --until-decided. Default: 5.", "looks", min=2, max=20
+    ) = 5
+    target: file_key(
+        Literal["text", "texts-like-this"],
+        "What the answer is about: this "
+        "text only, or texts like it. Default: texts-like-this.",
+        "looks",
+    ) = "texts-like-this"
+    spending: file_key(
+        Optional[Literal["pocock", "linear", "rho2"]],
+        "How the error rate is "
+        "spent over the looks. Default: rho2 (late); with target text, pocock "
+        "(early).",
+        "looks",
+    ) = None
+    order_seed: file_key(
+        int, "Seed for the random order of the looks. Default: 0.", "looks", min=0
+    ) = 0
+    accepted: file_key(
+        Optional[list[AcceptedLoss]],
+        "Losses that are known and do not block, "
+        "each a table [[accepted]]: up_to, reason, expires and, where wanted, "
+        "candidate, part, metric.",
+        "data looks",
+    ) = None
     better_by_metric: file_key(_many, "For runs: metric -> lower or higher.", "runs") = None
     scale: file_key(_many, "For runs: metric -> linear or log.", "runs") = None
-    multiplicity: file_key(Literal["holm", "benjamini_hochberg"], "For runs: adjustment for "
-                           "several metrics. Default: holm.", "runs") = "holm"
+    multiplicity: file_key(
+        Literal["holm", "benjamini_hochberg"],
+        "For runs: adjustment for several metrics. Default: holm.",
+        "runs",
+    ) = "holm"
 
 # %% ../../nbs/shell/02_groups.ipynb #asked
 @dataclass(frozen=True, kw_only=True)
 class Asked(Agreed):
     "What is measured, which change matters, and what is asked of it."
+
     margin: _statistics(
-        _many, "Smallest change that matters, as 2% or 0.02: per cent of perplexity, points "
+        _many,
+        "Smallest change that matters, as 2% or 0.02: per cent of perplexity, points "
         "of accuracy and other shares, else the metric's own unit; of runs over seeds always "
         "per cent of the baseline's mean. A change is equivalent if "
         "its whole interval lies inside. For kl_divergence and top1_changed: the most that "
         "is allowed. Repeatable. Default: 2%; none for those two and for scores that are not "
         "shares.",
-        metavar="[METRIC=]V", reads="data looks runs") = None
-    method: _statistics(Literal["jackknife", "bca", "percentile"], "Interval method: the "
-                        "jackknife, or a bootstrap (bca, percentile). Default: jackknife."
-                        ) = "jackknife"
-    units: _statistics(Literal["auto", "documents", "clusters", "serial", "windows", "items"],
-                       "What is counted as independent. Default: auto; the report says what "
-                       "was chosen and why.") = "auto"
+        metavar="[METRIC=]V",
+        reads="data looks runs",
+    ) = None
+    method: _statistics(
+        Literal["jackknife", "bca", "percentile"],
+        "Interval method: the "
+        "jackknife, or a bootstrap (bca, percentile). Default: jackknife.",
+    ) = "jackknife"
+    units: _statistics(
+        Literal["auto", "documents", "clusters", "serial", "windows", "items"],
+        "What is counted as independent. Default: auto; the report says what "
+        "was chosen and why.",
+    ) = "auto"
     seed: _statistics(Optional[int], "Seed for random draws.", min=0) = None
-    size: _statistics(_many, "Bits per weight of a candidate or of the baseline, shown in "
-                      "the ranking. Repeatable. Default: the size of "
-                      "its files.", metavar="NAME=BITS",
-                      reads="several") = None
-    budget: _statistics(Optional[str], "Name the best candidate of at most this size: 4GB "
-                        "or, with --size, 4.5 (bits).", metavar="SIZE",
-                        reads="several") = None
+    size: _statistics(
+        _many,
+        "Bits per weight of a candidate or of the baseline, shown in "
+        "the ranking. Repeatable. Default: the size of "
+        "its files.",
+        metavar="NAME=BITS",
+        reads="several",
+    ) = None
+    budget: _statistics(
+        Optional[str],
+        "Name the best candidate of at most this size: 4GB or, with --size, 4.5 (bits).",
+        metavar="SIZE",
+        reads="several",
+    ) = None
     until_decided: panel("Scoring", "data looks")(
-        bool, "Score in rounds, in random order, and stop each text as soon as every "
-        "candidate that decides is decided.", "--until-decided") = False
-    profile: _policy(Literal["dev", "ci", "release"], "ci and release refuse too few windows, "
-                     "and an odd number, before scoring, and apply the gate; dev warns of too "
-                     "few where a tier other than balanced is set. Default: dev.") = "dev"
-    gate: _policy(Optional[float], "Exit 1 if the upper end of the perplexity ratio exceeds "
-                  "this, such as 1.02. Default: 1.1 in ci and release (other tiers differ), "
-                  "no gate in dev.",
-                  metavar="RATIO", min=1 + 1e-6, max=10 - 1e-6) = None
-    fail_inconclusive: _policy(bool, "Exit 4 if the evidence does not decide.",
-                               "--fail-inconclusive", reads="data looks runs") = False
+        bool,
+        "Score in rounds, in random order, and stop each text as soon as every "
+        "candidate that decides is decided.",
+        "--until-decided",
+    ) = False
+    profile: _policy(
+        Literal["dev", "ci", "release"],
+        "ci and release refuse too few windows, "
+        "and an odd number, before scoring, and apply the gate; dev warns of too "
+        "few where a tier other than balanced is set. Default: dev.",
+    ) = "dev"
+    gate: _policy(
+        Optional[float],
+        "Exit 1 if the upper end of the perplexity ratio exceeds "
+        "this, such as 1.02. Default: 1.1 in ci and release (other tiers differ), "
+        "no gate in dev.",
+        metavar="RATIO",
+        min=1 + 1e-6,
+        max=10 - 1e-6,
+    ) = None
+    fail_inconclusive: _policy(
+        bool,
+        "Exit 4 if the evidence does not decide.",
+        "--fail-inconclusive",
+        reads="data looks runs",
+    ) = False
 
 # %% ../../nbs/shell/02_groups.ipynb #dee2f7ef
 _goal = panel("Goal")
@@ -427,45 +700,90 @@ _goal = panel("Goal")
 @dataclass(frozen=True, kw_only=True)
 class Planning:
     "What a run is to promise, and where the spread comes from."
-    margin: _goal(Optional[str], "Smallest change that matters, as in compare: 2%, or 0.02 in "
-                  "the metric's own unit. Default: 2%.", metavar="V") = None
-    expect: _goal(Optional[str], "True change to plan for. Default: no change, so that the "
-                  "claim is 'equivalent'.", metavar="V") = None
-    half_width: _goal(Optional[str], "Largest half-width of the interval; without --margin "
-                      "this is the only goal.", metavar="V") = None
-    power: _goal(float, "Probability of reaching the claim "
-                 "(power). Default: 0.8.", min=1e-6, max=1 - 1e-6) = 0.8
-    assurance: _goal(float, "Share of pilots for which the plan holds. Default: 0.8.",
-                     min=1e-6, max=1 - 1e-6) = 0.8
+
+    margin: _goal(
+        Optional[str],
+        "Smallest change that matters, as in compare: 2%, or 0.02 in "
+        "the metric's own unit. Default: 2%.",
+        metavar="V",
+    ) = None
+    expect: _goal(
+        Optional[str],
+        "True change to plan for. Default: no change, so that the claim is 'equivalent'.",
+        metavar="V",
+    ) = None
+    half_width: _goal(
+        Optional[str],
+        "Largest half-width of the interval; without --margin this is the only goal.",
+        metavar="V",
+    ) = None
+    power: _goal(
+        float,
+        "Probability of reaching the claim (power). Default: 0.8.",
+        min=1e-6,
+        max=1 - 1e-6,
+    ) = 0.8
+    assurance: _goal(
+        float,
+        "Share of pilots for which the plan holds. Default: 0.8.",
+        min=1e-6,
+        max=1 - 1e-6,
+    ) = 0.8
     level: LevelOption = 0.95
-    metric: _goal(Optional[str], "Metric to plan for. Default: the primary one.",
-                  metavar="NAME") = None
-    units: _goal(Literal["auto", "documents", "clusters", "serial", "windows", "items"],
-                 "What counts as independent. Default: auto.") = "auto"
-    pilot: _goal(int, "Size of the pilot: windows, or documents of up to 8 windows. Default: "
-                 "40.", min=10) = 40
-    gate: _goal(Optional[str], "Also how often this rule would be red, beside compare: "
-                "ratio>=0.95, drop<=2%, rtol=0.08, accuracy>=0.7, perplexity<=20. upper<=1.02 "
-                "is the --gate of compare.",
-                metavar="RULE") = None
-    price: _goal(Optional[str], "Price of the machine, 2.50/h, or of a million tokens read, "
-                 "context included, 0.40/Mtok.", metavar="V") = None
-    sd: _goal(Optional[float], "Plan without models, from this standard deviation of the "
-              "windows' differences, in nats per token.") = None
-    correlation: _goal(Optional[float], "Plan from one file of losses, assuming that the two "
-                       "models' losses correlate this much, "
-                       "such as 0.999.", min=1e-9, max=1 - 1e-12) = None
+    metric: _goal(
+        Optional[str], "Metric to plan for. Default: the primary one.", metavar="NAME"
+    ) = None
+    units: _goal(
+        Literal["auto", "documents", "clusters", "serial", "windows", "items"],
+        "What counts as independent. Default: auto.",
+    ) = "auto"
+    pilot: _goal(
+        int,
+        "Size of the pilot: windows, or documents of up to 8 windows. Default: 40.",
+        min=10,
+    ) = 40
+    gate: _goal(
+        Optional[str],
+        "Also how often this rule would be red, beside compare: "
+        "ratio>=0.95, drop<=2%, rtol=0.08, accuracy>=0.7, perplexity<=20. upper<=1.02 "
+        "is the --gate of compare.",
+        metavar="RULE",
+    ) = None
+    price: _goal(
+        Optional[str],
+        "Price of the machine, 2.50/h, or of a million tokens read, "
+        "context included, 0.40/Mtok.",
+        metavar="V",
+    ) = None
+    sd: _goal(
+        Optional[float],
+        "Plan without models, from this standard deviation of the "
+        "windows' differences, in nats per token.",
+    ) = None
+    correlation: _goal(
+        Optional[float],
+        "Plan from one file of losses, assuming that the two "
+        "models' losses correlate this much, "
+        "such as 0.999.",
+        min=1e-9,
+        max=1 - 1e-12,
+    ) = None
 
 # %% ../../nbs/shell/02_groups.ipynb #f04702a8
 _output = panel("Output")
-Force = _output(bool, "Replace an existing result. Losses in it of the same model, text and "
-                "settings are reused; those of models that are not named now are "
-                "removed.", "--force")
+Force = _output(
+    bool,
+    "Replace an existing result. Losses in it of the same model, text and "
+    "settings are reused; those of models that are not named now are "
+    "removed.",
+    "--force",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
     "What is printed."
+
     as_json: _output(bool, "Print one JSON object on stdout.", "--json") = False
     quiet: _output(bool, "Do not show progress on stderr.", "--quiet", "-q") = False
     debug: _output(bool, "Show the traceback of an error.", "--debug") = False
@@ -474,6 +792,7 @@ class Output:
 @dataclass(frozen=True, kw_only=True)
 class Job:
     "What a comparison is asked for, beside its arms."
+
     scoring: Comparing = field(default_factory=Comparing)
     columns: Columns = field(default_factory=Columns)
     asked: Asked = field(default_factory=Asked)
@@ -485,51 +804,74 @@ class Job:
             object.__setattr__(self, "scoring", replace(self.scoring, by=kept))
 
 # %% ../../nbs/shell/02_groups.ipynb #28152ec2
-SECTIONS = {"scoring": ("scoring", Comparing), "columns": ("columns", Columns),
-            "rules": ("asked", Asked)}  # section -> name and kind of its group
+SECTIONS = {
+    "scoring": ("scoring", Comparing),
+    "columns": ("columns", Columns),
+    "rules": ("asked", Asked),
+}  # section -> name and kind of its group
 RENAMED = {"metric": "metrics", "better_by_metric": "better"}
 ELSEWHERE = ("text", "study", "keys", "questions", "control_file", "column")
 
 
 def study_keys(section: str) -> dict[str, str]:
     "Key -> field of a section; a key may be spelled as its option too."
-    keys = {RENAMED.get(f.name, f.name): f.name for f in fields(SECTIONS[section][1])
-            if f.name not in ELSEWHERE}
+    keys = {
+        RENAMED.get(f.name, f.name): f.name
+        for f in fields(SECTIONS[section][1])
+        if f.name not in ELSEWHERE
+    }
     return {"require": "required"} | keys if "required" in keys else keys
 
 
 def section_of(name: str) -> str | None:
     "The section of what stands in a study file only; None for an option."
-    found = {section: f for section, (_, kind) in SECTIONS.items()
-             for f in fields(kind) if f.name == name}
+    found = {
+        section: f
+        for section, (_, kind) in SECTIONS.items()
+        for f in fields(kind)
+        if f.name == name
+    }
     return next(iter(found), None) if all(map(is_key, found.values())) else None
 
 # %% ../../nbs/shell/02_groups.ipynb #nphrg6qd
 def describe_keys() -> str:
     "All keys of a study file, by section, with what each does that has no option."
     line = lambda name, text: f"{name:<20}" + f"\n{'':20}".join(textwrap.wrap(text, 76))
-    lines = ["Of keys that are options, invar-nb help compare says what they do.",
-             line("[arms]", "baseline and the candidates, each NAME = \"PATH\"; control is a "
-                  "second scoring of the baseline."),
-             line("[texts]", "Texts to score, NAME = \"FILE\" or a list of files."),
-             line("[questions]", "One file of questions, NAME = \"FILE\".")]
+    lines = [
+        "Of keys that are options, invar-nb help compare says what they do.",
+        line(
+            "[arms]",
+            'baseline and the candidates, each NAME = "PATH"; control is a '
+            "second scoring of the baseline.",
+        ),
+        line("[texts]", 'Texts to score, NAME = "FILE" or a list of files.'),
+        line("[questions]", 'One file of questions, NAME = "FILE".'),
+    ]
     for section, (_, group) in SECTIONS.items():
         names = {field: key for key, field in study_keys(section).items()}
         listed = [f for f in fields(group) if f.name in names]
-        lines += [f"[{section}]", line("as options", ", ".join(
-            names[f.name] for f in listed if not is_key(f)))]
-        lines += [line(names[f.name], f.type.__metadata__[0].help)
-                  for f in listed if is_key(f)]
+        lines += [
+            f"[{section}]",
+            line("as options", ", ".join(names[f.name] for f in listed if not is_key(f))),
+        ]
+        lines += [
+            line(names[f.name], f.type.__metadata__[0].help) for f in listed if is_key(f)
+        ]
     return "\n".join(lines)
 
 # %% ../../nbs/shell/02_groups.ipynb #readers
 def _decoded(path):
     from invar_nb.foundations.store import read_file
-    try: return msgspec.toml.decode(read_file(path, "read_study", 2**20).decode("utf-8-sig"))
+
+    try:
+        return msgspec.toml.decode(read_file(path, "read_study", 2**20).decode("utf-8-sig"))
     except (ValueError, OSError, RecursionError) as error:  # also a number of 5000 digits
         cure = getattr(error, "cure", None)  # of what is no file
-        usage(f"--study must be {'a file that can be read' if cure else 'TOML'}",
-              error.culprit if cure else f"{error} in {path}", cure or "Correct it")
+        usage(
+            f"--study must be {'a file that can be read' if cure else 'TOML'}",
+            error.culprit if cure else f"{error} in {path}",
+            cure or "Correct it",
+        )
 
 
 def _check_levels(data, what):
@@ -537,50 +879,78 @@ def _check_levels(data, what):
     level, n = [data], 0
     while level:
         if (n := n + 1) > 32:
-            usage(f"{what}: values must not be nested so deeply", "more than 32 levels",
-                  "Write [section] and in it KEY = VALUE")
-        level = [x for one in level if isinstance(one, (dict, list))
-                 for x in (one.values() if isinstance(one, dict) else one)]
+            usage(
+                f"{what}: values must not be nested so deeply",
+                "more than 32 levels",
+                "Write [section] and in it KEY = VALUE",
+            )
+        level = [
+            x
+            for one in level
+            if isinstance(one, (dict, list))
+            for x in (one.values() if isinstance(one, dict) else one)
+        ]
 
 
 def _known(name, names, what, cure=""):
-    if name in names: return
-    usage(f"{what} must be one of {', '.join(sorted(names))}", repr(name),
-          cure or suggest(name, names, "Leave it out"))
+    if name in names:
+        return
+    usage(
+        f"{what} must be one of {', '.join(sorted(names))}",
+        repr(name),
+        cure or suggest(name, names, "Leave it out"),
+    )
 
 
 _Path = Annotated[str, msgspec.Meta(min_length=1)]
 _Files = Annotated[list[_Path], msgspec.Meta(min_length=1)]
-SHAPES = {"arms": dict[str, _Path], "texts": dict[str, _Path | _Files],
-          "questions": dict[str, _Path], **dict.fromkeys(SECTIONS, dict)}
+SHAPES = {
+    "arms": dict[str, _Path],
+    "texts": dict[str, _Path | _Files],
+    "questions": dict[str, _Path],
+    **dict.fromkeys(SECTIONS, dict),
+}
 
 # %% ../../nbs/shell/02_groups.ipynb #nr0vljsh
 def set_keys(
-    data: dict,         # section -> key -> value, of a study file or empty
-    texts: list[str],   # KEY=VALUE or SECTION.KEY=VALUE, the value as in TOML or a bare word
+    data: dict,  # section -> key -> value, of a study file or empty
+    texts: list[str],  # KEY=VALUE or SECTION.KEY=VALUE, the value as in TOML or a bare word
 ) -> dict:
     "The data with these keys in their sections; raises UsageError."
-    data = {section: dict(keys) if isinstance(keys, dict) else keys
-            for section, keys in data.items()}
+    data = {
+        section: dict(keys) if isinstance(keys, dict) else keys
+        for section, keys in data.items()
+    }
     for text in texts:
         key, mark, value = text.partition("=")
-        if not mark or not key.strip(): usage("--set must be KEY=VALUE", repr(text),
-                                              "Write --set sums=true, for example")
-        try: one = msgspec.toml.decode(text)
+        if not mark or not key.strip():
+            usage("--set must be KEY=VALUE", repr(text), "Write --set sums=true, for example")
+        try:
+            one = msgspec.toml.decode(text)
         except msgspec.DecodeError:
-            try: one = msgspec.toml.decode(f"{key} = {json.dumps(value.strip())}")
+            try:
+                one = msgspec.toml.decode(f"{key} = {json.dumps(value.strip())}")
             except msgspec.DecodeError:
                 usage("--set must be KEY=VALUE", repr(text), "Write --set sums=true")
-        name, = one
-        if name in SECTIONS and isinstance(one[name], dict): section, one = name, one[name]
+        (name,) = one
+        if name in SECTIONS and isinstance(one[name], dict):
+            section, one = name, one[name]
         else:
             known = {key: section for section in SECTIONS for key in study_keys(section)}
-            if name not in known: usage("--set must name a key of a study file", repr(name),
-                                        suggest(name, known, "invar-nb help keys lists them"))
+            if name not in known:
+                usage(
+                    "--set must name a key of a study file",
+                    repr(name),
+                    suggest(name, known, "invar-nb help keys lists them"),
+                )
             section = known[name]
         old = data.get(section, {})
-        data[section] = old | {key: old[key] | value if isinstance(value, dict) and isinstance(
-            old.get(key), dict) else value for key, value in one.items()}  # tail.q95, tail.q99
+        data[section] = old | {
+            key: old[key] | value
+            if isinstance(value, dict) and isinstance(old.get(key), dict)
+            else value
+            for key, value in one.items()
+        }  # tail.q95, tail.q99
     return data
 
 # %% ../../nbs/shell/02_groups.ipynb #sfa02
@@ -590,36 +960,49 @@ _KINDS_OF_CUTS = ("blank-lines", "headings")
 
 def refuse_allowed(path: Path, name: str, value: object) -> None:
     "Refuse what runs another's code and only a file asks for: it may forbid, never allow."
-    cures = {"trust_remote_code": "--trust-remote-code",
-             "allow_pickle": "--set allow_pickle=true",
-             "documents": f"--set {shlex.quote(f'documents={value}')}"}
+    cures = {
+        "trust_remote_code": "--trust-remote-code",
+        "allow_pickle": "--set allow_pickle=true",
+        "documents": f"--set {shlex.quote(f'documents={value}')}",
+    }
     harmless = (*_KINDS_OF_CUTS, None) if name == "documents" else (False,)
-    if name not in cures or value in harmless: return
+    if name not in cures or value in harmless:
+        return
     shown = f"{name} = {value!r}" if name == "documents" else f"{name} = true"
-    usage(f"{path}: {name.replace('_', ' ')} must be allowed on the command line", shown,
-          f"A study file can run code by it: if you trust its author, write {cures[name]}")
+    usage(
+        f"{path}: {name.replace('_', ' ')} must be allowed on the command line",
+        shown,
+        f"A study file can run code by it: if you trust its author, write {cures[name]}",
+    )
 
 
 def refuse_hosts(path: Path, typed: list[str], named: list[str]) -> None:
     "Refuse servers that only a file names, where a key would be sent to them."
-    if not os.environ.get("INVAR_NB_API_KEY", "").strip(): return
+    if not os.environ.get("INVAR_NB_API_KEY", "").strip():
+        return
     from invar_nb.models.servers import host_of, is_address
-    hosts = [each if "://" in each else f"https://{each}"
-             for each in re.split(r"[,\s]+", os.environ.get(HOST_VARIABLE, ""))]
+
+    hosts = [
+        each if "://" in each else f"https://{each}"
+        for each in re.split(r"[,\s]+", os.environ.get(HOST_VARIABLE, ""))
+    ]
     allowed = {*hosts, *(host_of(each) for each in typed if is_address(each))}
     for argument in filter(is_address, named):
         if (host := host_of(argument)) not in allowed:
-            usage(f"{path}: with INVAR_NB_API_KEY set, you must name the server that gets it",
-                  repr(host), f"If it may have the key, set {HOST_VARIABLE}={host}, or type "
-                  "the address on the command line; else unset INVAR_NB_API_KEY")
+            usage(
+                f"{path}: with INVAR_NB_API_KEY set, you must name the server that gets it",
+                repr(host),
+                f"If it may have the key, set {HOST_VARIABLE}={host}, or type "
+                "the address on the command line; else unset INVAR_NB_API_KEY",
+            )
 
 # %% ../../nbs/shell/02_groups.ipynb #c011
 def read_study(
     path: Path | None,
-    baseline: str | None = None,           # as typed; None: of the file
+    baseline: str | None = None,  # as typed; None: of the file
     candidates: list[str] | None = None,
-    job: Job | None = None,                # options as typed, which win
-    keys: list[str] | None = None,         # of --set, which win over the file
+    job: Job | None = None,  # options as typed, which win
+    keys: list[str] | None = None,  # of --set, which win over the file
 ) -> tuple[str | None, dict[str, str] | list[str] | None, Job]:
     "Baseline, candidates and options of a study file; UsageError."
     job, read = job or Job(), {}
@@ -630,15 +1013,20 @@ def read_study(
     if "accepted" in data:  # [[accepted]], which reads better than [[rules.accepted]]
         data["rules"] = {**data.get("rules", {}), "accepted": data.pop("accepted")}
     for name in data:
-        if name not in SHAPES: refuse_allowed(path, name, data[name])
+        if name not in SHAPES:
+            refuse_allowed(path, name, data[name])
         inside = [section for section in SECTIONS if name in study_keys(section)]
         _known(name, SHAPES, f"{path}: a section", inside and f"Write it under [{inside[0]}]")
     for section, shape in SHAPES.items():
-        try: read[section] = msgspec.convert(data.get(section, {}), shape)
+        try:
+            read[section] = msgspec.convert(data.get(section, {}), shape)
         except msgspec.ValidationError as error:
             paths = "" if section in SECTIONS else ' and in it NAME = "PATH"'
-            usage(f"{path}: {section} must be a table{' of paths' * bool(paths)}",
-                  f"{data[section]!r} ({error})", f"Write [{section}]{paths}")
+            usage(
+                f"{path}: {section} must be a table{' of paths' * bool(paths)}",
+                f"{data[section]!r} ({error})",
+                f"Write [{section}]{paths}",
+            )
     typed = job.columns.better or []  # directions of metrics of runs, which win
     for section, (group, _) in SECTIONS.items():
         holder, keys, values = getattr(job, group), study_keys(section), {}
@@ -646,32 +1034,51 @@ def read_study(
         for key, value in read[section].items():
             _known(key, keys, f"{path}: a key of [{section}]")
             if (f := own.get(keys[key])) is None:
-                if key in set_here: usage(f"--set {key} must be read by this command", "it is "
-                                          "for another one", "Leave it out")
+                if key in set_here:
+                    usage(
+                        f"--set {key} must be read by this command",
+                        "it is for another one",
+                        "Leave it out",
+                    )
                 continue  # of another command
-            if f.name in TYPED.get() or getattr(holder, f.name) != f.default: continue
-            if f.name in values: usage(f"{path}: {f.name} must be given once", repr(key),
-                                       "Keep one")
+            if f.name in TYPED.get() or getattr(holder, f.name) != f.default:
+                continue
+            if f.name in values:
+                usage(f"{path}: {f.name} must be given once", repr(key), "Keep one")
             values[f.name] = as_option(value, f.type, f"{path}: {key}")
-            if key not in set_here: refuse_allowed(path, f.name, values[f.name])
+            if key not in set_here:
+                refuse_allowed(path, f.name, values[f.name])
             if typed and f.name == "better_by_metric":
                 names = [one.rpartition("=")[0] for one in typed]
-                values[f.name] = None if "" in names else [
-                    one for one in values[f.name] if one.rpartition("=")[0] not in names]
+                values[f.name] = (
+                    None
+                    if "" in names
+                    else [one for one in values[f.name] if one.rpartition("=")[0] not in names]
+                )
         job = replace(job, **{group: replace(holder, **values)})
     arms, questions = dict(read["arms"]), read["questions"]
-    texts = [f"{name}={file}" for name, some in read["texts"].items()
-             for file in (some if isinstance(some, list) else [some])]
+    texts = [
+        f"{name}={file}"
+        for name, some in read["texts"].items()
+        for file in (some if isinstance(some, list) else [some])
+    ]
     if len(questions) > 1:
-        usage(f"{path}: [questions] must have one file", ", ".join(questions),
-              "Run one command per set of questions")
+        usage(
+            f"{path}: [questions] must have one file",
+            ", ".join(questions),
+            "Run one command per set of questions",
+        )
     control, own = arms.pop("control", None), arms.pop("baseline", None)
     by_name = [] if candidates else [*arms.values()]
-    if own and not baseline: by_name.append(own)
+    if own and not baseline:
+        by_name.append(own)
     refuse_hosts(path, [*filter(None, [baseline]), *(candidates or ())], by_name)
     quiz = next((f"{name}={file}" for name, file in questions.items()), None)
     files = {"text": texts, "questions": quiz, "control_file": control and Path(control)}
-    files = {name: value for name, value in files.items() if value
-             and hasattr(job.scoring, name) and not getattr(job.scoring, name)}
+    files = {
+        name: value
+        for name, value in files.items()
+        if value and hasattr(job.scoring, name) and not getattr(job.scoring, name)
+    }
     job = replace(job, scoring=replace(job.scoring, **files))
     return baseline or own, candidates or arms or None, job

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, get_args, get_origin
+
 import msgspec
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -29,23 +30,27 @@ UsageProblem = typer.BadParameter.__mro__[1]  # click's UsageError
 def usage(must: str, got: str, cure: str):
     "Refuse an option or an argument: UsageError, exit 2."
     from invar_nb.foundations.refuse import UsageError, refuse
+
     refuse("invar-nb", must, got, cure, error=UsageError)
 
 
 def require(*rows: tuple[str, object, str]) -> None:
     "Refuse the first of (what must hold, what is against it, cure) with something against it."
     for must, got, cure in rows:
-        if got: usage(must, str(got), cure)
+        if got:
+            usage(must, str(got), cure)
 
 
 def suggest(text: str, names: Iterable[str], otherwise: str = "Choose one of them") -> str:
     "The nearest of the names as a cure."
     from invar_nb.foundations import refuse  # only where something is refused
+
     return refuse.suggest(text, names, otherwise)
 
 # %% ../../nbs/shell/01_options.ipynb #c023
 class MarginText(NamedTuple):
     "A margin as typed: its metric (None: the primary), the number, and whether per cent."
+
     metric: str | None
     value: float
     percent: bool
@@ -59,8 +64,11 @@ def parse_margin(
     match = re.fullmatch(r"\s*(\d*\.?\d+(?:e[-+]?\d+)?)\s*(%?)\s*", number, re.I | re.A)
     value = float(match[1]) / (100 if match[2] else 1) if match else 0.0
     if (mark and not metric.strip()) or not 0 < value < math.inf:
-        usage("--margin must be a positive number such as 0.02, 2% or brier=0.01", repr(text),
-              "Write the smallest change that matters")
+        usage(
+            "--margin must be a positive number such as 0.02, 2% or brier=0.01",
+            repr(text),
+            "Write the smallest change that matters",
+        )
     return MarginText(metric.strip() or None, value, bool(match[2]))
 
 
@@ -79,37 +87,45 @@ def resolve_margin(
     margin: MarginText,
     *,
     scale: str,  # of the metric: log or linear
-    unit: str,   # "share" for shares
+    unit: str,  # "share" for shares
     name: str = "the metric",
 ) -> float:
     "The margin in the metric's own unit. Raises UsageError."
     value = margin.value
     if scale == "log" or unit == "share":
-        if value < 1: return value
+        if value < 1:
+            return value
         what = "a log-scale metric" if scale == "log" else "a share"
-        usage(f"--margin must be below 1 (100 %) for {what}", f"{value:g} for {name}",
-              "Write less than 100 %" if margin.percent else
-              f"For {value:g} % write {value:g}%")
+        usage(
+            f"--margin must be below 1 (100 %) for {what}",
+            f"{value:g} for {name}",
+            "Write less than 100 %" if margin.percent else f"For {value:g} % write {value:g}%",
+        )
     if margin.percent:
-        usage(f"--margin must be in the unit of {name}{f' ({unit})' if unit else ''}",
-              f"{100 * value:g}%",
-              "A percentage of it has no agreed meaning; write the smallest change that "
-              f"matters, such as --margin {name}={value:g}")
+        usage(
+            f"--margin must be in the unit of {name}{f' ({unit})' if unit else ''}",
+            f"{100 * value:g}%",
+            "A percentage of it has no agreed meaning; write the smallest change that "
+            f"matters, such as --margin {name}={value:g}",
+        )
     return value
 
 # %% ../../nbs/shell/01_options.ipynb #c034n
 def as_numbers(
     texts: Iterable[str] | None,  # NAME=NUMBER, each name once
-    must: str,                    # what such a text must be
+    must: str,  # what such a text must be
     cure: str,
 ) -> dict[str, float]:
     "Name -> a number of at least 0; raises UsageError."
     numbers = {}
     for text in texts or ():
         name, _, number = text.strip().rpartition("=")
-        try: value = float(number)
-        except ValueError: value = math.nan
-        if not name or name in numbers or not value >= 0: usage(must, repr(text), cure)
+        try:
+            value = float(number)
+        except ValueError:
+            value = math.nan
+        if not name or name in numbers or not value >= 0:
+            usage(must, repr(text), cure)
         numbers[name] = value
     return numbers
 
@@ -119,15 +135,22 @@ def as_size(
     bits: bool = False,  # whether sizes are known to be bits per weight
 ) -> float:
     "A size of models: `4GB` and `800MiB` in bytes, `4.5` in bits per weight; UsageError."
-    units = {"": 1, "B": 1} | {f"{k}{mid}B": base ** (i + 1) for mid, base in (
-        ("", 1000), ("i", 1024)) for i, k in enumerate("KMGT")}
+    units = {"": 1, "B": 1} | {
+        f"{k}{mid}B": base ** (i + 1)
+        for mid, base in (("", 1000), ("i", 1024))
+        for i, k in enumerate("KMGT")
+    }
     match = re.fullmatch(r"(\d*\.?\d+)\s*([kKMGT]?i?B?)", text.strip(), re.A)
     unit = match and match[2].replace("k", "K")
     size = float(match[1]) * units[unit] if unit in units else 0.0
     from invar_nb.comparison.rules import budget_unit  # only where one is given
+
     if not size or bits and unit or (budget_unit(size) == "bytes") is (unit == ""):
-        usage("--budget must be a size such as 4GB, or bits per weight such as 4.5",
-              repr(text), "Write --budget 4.5" if bits else "Write --budget 4GB")
+        usage(
+            "--budget must be a size such as 4GB, or bits per weight such as 4.5",
+            repr(text),
+            "Write --budget 4.5" if bits else "Write --budget 4GB",
+        )
     return size
 
 # %% ../../nbs/shell/01_options.ipynb #c006
@@ -136,23 +159,30 @@ def _metavar(kind, text):
     inner = [each for one in (kind, *get_args(kind)) for each in (one, *get_args(one))]
     words = next((get_args(each) for each in inner if get_origin(each) is Literal), ())
     choices = "|".join(words)
-    if len(choices) > 16: return "NAME", f"{text} One of {', '.join(words)}."
+    if len(choices) > 16:
+        return "NAME", f"{text} One of {', '.join(words)}."
     return choices or ("N" if int in inner else "X" if float in inner else "NAME"), text
 
 
 def panel(name, reads=""):
     "The options of one panel of the help, and when they are read; always without words."
+
     def option(kind, text, *names, reads=reads, **more):
-        if kind is not bool and "metavar" not in more: more["metavar"], text = _metavar(
-            kind, text)
-        return Annotated[kind, typer.Option(*names, help=text, rich_help_panel=name,
-                                            show_default=False, **more), reads]
+        if kind is not bool and "metavar" not in more:
+            more["metavar"], text = _metavar(kind, text)
+        return Annotated[
+            kind,
+            typer.Option(*names, help=text, rich_help_panel=name, show_default=False, **more),
+            reads,
+        ]
+
     return option
 
 
 @dataclass(frozen=True)
 class Key:
     "What is said in a study file only: its help, and its bounds."
+
     help: str
     min: float | None = None
     max: float | None = None
@@ -171,18 +201,31 @@ def is_key(f) -> bool:
 def _flat(p):
     "The parameter of a command, or one for each option of its dataclass, panel by panel."
     kind = p.annotation
-    if not is_dataclass(kind): return [p.replace(kind=p.KEYWORD_ONLY)]
+    if not is_dataclass(kind):
+        return [p.replace(kind=p.KEYWORD_ONLY)]
     own = sorted(fields(kind), key=lambda f: f.name not in kind.__annotations__)
-    made = (inspect.Parameter(f.name, p.KEYWORD_ONLY, annotation=f.type,
-                              default=p.empty if is_dataclass(f.type) else f.default)
-            for f in own if not is_key(f))
+    made = (
+        inspect.Parameter(
+            f.name,
+            p.KEYWORD_ONLY,
+            annotation=f.type,
+            default=p.empty if is_dataclass(f.type) else f.default,
+        )
+        for f in own
+        if not is_key(f)
+    )
     return [flat for one in made for flat in _flat(one)]
 
 
 def _taken(kind, values):
     "The dataclass made from the options of a command."
-    return kind(**{f.name: _taken(f.type, values) if is_dataclass(f.type)
-                   else values.pop(f.name) for f in fields(kind) if not is_key(f)})
+    return kind(
+        **{
+            f.name: _taken(f.type, values) if is_dataclass(f.type) else values.pop(f.name)
+            for f in fields(kind)
+            if not is_key(f)
+        }
+    )
 
 
 TYPED = contextvars.ContextVar("TYPED", default=frozenset())  # names of options
@@ -193,8 +236,9 @@ def grouped(command):
     given = inspect.signature(command).parameters.values()
     groups = {p.name: p.annotation for p in given if is_dataclass(p.annotation)}
     flat = [one for p in given for one in _flat(p)]
-    flat += [inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY,
-                               annotation=typer.Context)]
+    flat += [
+        inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    ]
 
     @functools.wraps(command)
     def call(context, **values):
@@ -202,6 +246,7 @@ def grouped(command):
         TYPED.set(frozenset(typed))  # a usual value that was typed wins over a study file too
         made = {name: _taken(kind, values) for name, kind in groups.items()}
         return command(**made, **values)
+
     call.__signature__ = inspect.Signature(flat)
     call.__annotations__ = {p.name: p.annotation for p in flat}
     return call
@@ -211,20 +256,29 @@ def as_option(value, kind, key: str):
     "The value of a key as the field of this type takes it; raises UsageError."
     plain, mark = get_args(kind)[:2]
     if list[str] in get_args(plain):
-        if isinstance(value, Mapping): return [f"{name}={v}" for name, v in value.items()]
+        if isinstance(value, Mapping):
+            return [f"{name}={v}" for name, v in value.items()]
         return [str(v) for v in (value if isinstance(value, list) else [value])]
     if value == "" and not key.endswith("separator"):
         usage(f"{key} must have a value", "an empty text", "Leave the key out")
-    if Path in get_args(plain): return Path(str(value))
-    if plain == str | None and type(value) is int: value = str(value)
-    try: value = msgspec.convert(value, plain)
+    if Path in get_args(plain):
+        return Path(str(value))
+    if plain == str | None and type(value) is int:
+        value = str(value)
+    try:
+        value = msgspec.convert(value, plain)
     except msgspec.ValidationError as error:
-        words = [word for one in (plain, *get_args(plain)) if get_origin(one) is Literal
-                 for word in get_args(one)]
-        if plain is bool: usage(f"{key} must be true or false", repr(value), "Write true")
-        if words: usage(f"{key} must be one of {', '.join(words)}", repr(value), "Write one")
-        usage(f"{key} must be a valid value", f"{value!r} ({error})",
-              f"{mark.help}")
+        words = [
+            word
+            for one in (plain, *get_args(plain))
+            if get_origin(one) is Literal
+            for word in get_args(one)
+        ]
+        if plain is bool:
+            usage(f"{key} must be true or false", repr(value), "Write true")
+        if words:
+            usage(f"{key} must be one of {', '.join(words)}", repr(value), "Write one")
+        usage(f"{key} must be a valid value", f"{value!r} ({error})", f"{mark.help}")
     low, high = mark.min, mark.max
     if (low is not None and value < low) or (high is not None and value > high):
         bounds = f"at least {low:g}" if high is None else f"from {low:g} to {high:g}"
@@ -238,25 +292,31 @@ NAMES_WIDTH, LINE_WIDTH = 27, 100  # columns of the names, and of a line at most
 def _typed_as(param):
     "How an option or an argument is typed, and what is said of it."
     name = ", ".join(sorted(param.opts, key=len))
-    if param.param_type_name == "argument": name = param.metavar or param.name.upper()
-    elif not param.is_flag: name = f"{name} {param.metavar or 'NAME'}"
+    if param.param_type_name == "argument":
+        name = param.metavar or param.name.upper()
+    elif not param.is_flag:
+        name = f"{name} {param.metavar or 'NAME'}"
     return name, param.help or ""
 
 
 def _panel(title, rows):
     "A box with two columns: what is typed, and what it means."
     from rich import box, panel, table, text
+
     lines = table.Table.grid(padding=(0, 2, 0, 0), expand=True)
     longest = max(len(name) for name, _ in rows)
     lines.add_column(width=min(NAMES_WIDTH, longest), overflow="fold", style="cyan")
     lines.add_column(ratio=1)
-    for row in rows: lines.add_row(*map(text.Text, row))
-    return panel.Panel(lines, title=title, title_align="left", border_style="dim",
-                       box=box.ROUNDED)
+    for row in rows:
+        lines.add_row(*map(text.Text, row))
+    return panel.Panel(
+        lines, title=title, title_align="left", border_style="dim", box=box.ROUNDED
+    )
 
 # %% ../../nbs/shell/01_options.ipynb #helpc
 class WithHelp:
     "A command of which the help has examples first, and only the options that most need."
+
     examples: tuple[str, ...] = ()
     usual: str = ""  # names of options; "": all
 
@@ -268,11 +328,14 @@ class WithHelp:
             found.setdefault("Commands", []).append((name, " ".join(command.help.split())))
         if names and not whole:
             options = {max(p.opts, key=len)[2:].replace("-", "_"): p for p in params}
-            params = [*(p for p in params if p.param_type_name == "argument"),
-                      *map(options.get, names)]
+            params = [
+                *(p for p in params if p.param_type_name == "argument"),
+                *map(options.get, names),
+            ]
         for p in params:
             title = "Arguments" if p.param_type_name == "argument" else "Options"
-            if whole or not names: title = getattr(p, "rich_help_panel", None) or title
+            if whole or not names:
+                title = getattr(p, "rich_help_panel", None) or title
             found.setdefault(title, []).append(_typed_as(p))
         return found
 
@@ -280,20 +343,25 @@ class WithHelp:
         "The help as text: in colours for a terminal."
         from rich.console import Console
         from rich.text import Text
+
         page = Console(highlight=False, markup=False, force_jupyter=False)
         page.width = min(page.width, LINE_WIDTH)
-        usage = re.sub(r"[{}]|(?<=\.\.\.\])\.+", "", " ".join(
-            self.collect_usage_pieces(context)))
+        usage = re.sub(
+            r"[{}]|(?<=\.\.\.\])\.+", "", " ".join(self.collect_usage_pieces(context))
+        )
         with page.capture() as shown:
             page.print(f"Usage: {context.command_path} {usage}\n")
             page.print(" ".join(self.help.split()) + "\n")
-            if self.examples: page.print(Text("Examples", style="bold"))
-            for line in self.examples: page.print(f"  {line}", soft_wrap=True)
+            if self.examples:
+                page.print(Text("Examples", style="bold"))
+            for line in self.examples:
+                page.print(f"  {line}", soft_wrap=True)
             for title, rows in self.panels(context, whole).items():
                 page.print(_panel(title, rows))
             if self.usual and not whole:
                 page.print(f"All options: {context.command_path} --help-all")
-            if self.epilog: page.print(self.epilog)
+            if self.epilog:
+                page.print(self.epilog)
         return "".join(f"{line.rstrip()}\n" for line in shown.get().splitlines())
 
     def format_help(self, context, formatter) -> None:
@@ -309,7 +377,8 @@ class HelpCommand(WithHelp, TyperCommand):
 
     def parse_args(self, context, args):
         "Where `--help-all` is typed nothing else is read."
-        if "--help-all" not in args: return super().parse_args(context, args)
+        if "--help-all" not in args:
+            return super().parse_args(context, args)
         typer.echo(self.write_help(context, whole=True), nl=False)
         raise typer.Exit()
 
@@ -318,14 +387,21 @@ class HelpGroup(WithHelp, TyperGroup):
     "The commands themselves."
 
 # %% ../../nbs/shell/01_options.ipynb #c016
-SPELLED = {"better_by_metric": "better", "control_file": "control", "keys": "set",
-           "required": "require"}  # field -> its option, where they differ
+SPELLED = {
+    "better_by_metric": "better",
+    "control_file": "control",
+    "keys": "set",
+    "required": "require",
+}  # field -> its option, where they differ
 
 
 def given_options(group) -> list[tuple[str, object]]:
     "(name, value) of the options of a group that are not at their defaults."
-    return [(f.name, value) for f in fields(group)
-            if not is_key(f) and (value := getattr(group, f.name)) != f.default]
+    return [
+        (f.name, value)
+        for f in fields(group)
+        if not is_key(f) and (value := getattr(group, f.name)) != f.default
+    ]
 
 
 def as_typed(given: list[tuple[str, object]]) -> list[str]:
@@ -347,7 +423,8 @@ UNREAD = {  # a situation -> what must be, what there was
     "several": ("works only with several candidates", "one"),
     "looks": ("needs --until-decided", "a comparison of the whole text"),
     "runs": ("works only with runs over seeds", "other evidence"),
-    "data": ("does not work with runs", "tables of runs")}
+    "data": ("does not work with runs", "tables of runs"),
+}
 
 
 def refuse_unread(
@@ -359,8 +436,10 @@ def refuse_unread(
     "Refuse the first field that was given and is read in none of the situations; UsageError."
     for f in fields(group):
         reads = (get_args(f.type) or ("",))[-1].split()
-        if not reads or there & {*reads} or f.name in but: continue
-        if getattr(group, f.name) == f.default: continue
+        if not reads or there & {*reads} or f.name in but:
+            continue
+        if getattr(group, f.name) == f.default:
+            continue
         key = SPELLED.get(f.name, f.name)
         name = f"{key} of the study file" if is_key(f) else f"--{key.replace('_', '-')}"
         got = "tables of runs" if there == {"runs"} else usual[reads[0]][1]

@@ -21,20 +21,20 @@ from pathlib import Path
 import numpy as np
 
 # %% ../../nbs/shell/08_plan.ipynb #c007
-from ..comparison.measured import PRIMARY
-from ..metrics.metric import METRICS, Metric, as_metric, prepare_metric
 from ..arms.pair import Pair, pair
 from ..arms.spread import rank_windows
-from ..comparison.looks import FIRST
-from ..comparison.units import FEWEST, choose_units, noun_of
 from ..arms.window_losses import WindowLosses
+from ..comparison.looks import FIRST
+from ..comparison.measured import PRIMARY
+from ..comparison.units import FEWEST, choose_units, noun_of
 from ..experiments.improvement import DIRECTIONS, LINEAR, MetricSpec, compare_runs
 from ..files.losses import losses_bytes, read_losses
 from ..files.plain_table import usual_direction
 from ..files.sources import read_together
-from ..foundations.store import as_path, digest, write_folder
 from ..foundations.journal import discard_journals, finish
 from ..foundations.refuse import ContractError, UsageError, refuse
+from ..foundations.store import as_path, digest, write_folder
+from ..metrics.metric import METRICS, Metric, as_metric, prepare_metric
 from ..models.batches import plan_scoring
 from ..report.plan import Goal, Plan, Supply, choose_pilot, gate_limit, plan_comparison
 from . import groups as g
@@ -47,36 +47,62 @@ from .terminal import PLAN_FILES
 # %% ../../nbs/shell/08_plan.ipynb #c003
 def _size(text, option, resolve):
     "A change as typed, in the unit of the metric."
-    if text is None: return None
+    if text is None:
+        return None
     if not re.fullmatch(r"\s*\+?[\d.]+(e[-+]?\d+)?\s*%?\s*", text, re.I | re.A):
-        o.usage(f"{option} must be a size such as 1% or 0.01", repr(text),
-                "Write a number, without a sign; --metric names the metric")
-    try: return resolve(o.parse_margin(text.replace("+", "")))
+        o.usage(
+            f"{option} must be a size such as 1% or 0.01",
+            repr(text),
+            "Write a number, without a sign; --metric names the metric",
+        )
+    try:
+        return resolve(o.parse_margin(text.replace("+", "")))
     except UsageError as error:
-        raise UsageError(str(error).replace("--margin", option), culprit=error.culprit,
-                         cure=error.cure) from None
+        raise UsageError(
+            str(error).replace("--margin", option), culprit=error.culprit, cure=error.cure
+        ) from None
 
 
 def find_goal(p: g.Planning, metric: str | Metric, resolve: Callable | None = None) -> Goal:
     "The goal that the options say, in the unit of the metric; UsageError."
     metric = as_metric(metric, "plan")
-    resolve = resolve or partial(o.resolve_margin, scale=metric.scale, unit=metric.unit,
-                                 name=metric.name)
-    margin, expect, half = (_size(getattr(p, name), f"--{name.replace('_', '-')}", resolve)
-                            for name in ("margin", "expect", "half_width"))
-    if margin is None and half is None: margin = metric.margin
-    return Goal(margin=margin, expected=expect or 0.0, half_width=half, power=p.power,
-                level=p.level, assurance=p.assurance)
+    resolve = resolve or partial(
+        o.resolve_margin, scale=metric.scale, unit=metric.unit, name=metric.name
+    )
+    margin, expect, half = (
+        _size(getattr(p, name), f"--{name.replace('_', '-')}", resolve)
+        for name in ("margin", "expect", "half_width")
+    )
+    if margin is None and half is None:
+        margin = metric.margin
+    return Goal(
+        margin=margin,
+        expected=expect or 0.0,
+        half_width=half,
+        power=p.power,
+        level=p.level,
+        assurance=p.assurance,
+    )
 
 
 def with_rules(p: g.Planning, job: g.Job) -> g.Planning:
     "What is asked for, completed by the rules of a study file."
     name = p.metric or next(iter(job.asked.metric or ()), None)
     margins = dict(text.rpartition("=")[::2] for text in job.asked.margin or ())
-    rules = {"metric": name, "level": job.asked.level, "units": job.asked.units,
-             "margin": margins.get(name or "perplexity", margins.get(""))}
-    return replace(p, **{key: value for key, value in rules.items() if key not in o.TYPED.get()
-                         and getattr(p, key) == getattr(g.Planning, key)})
+    rules = {
+        "metric": name,
+        "level": job.asked.level,
+        "units": job.asked.units,
+        "margin": margins.get(name or "perplexity", margins.get("")),
+    }
+    return replace(
+        p,
+        **{
+            key: value
+            for key, value in rules.items()
+            if key not in o.TYPED.get() and getattr(p, key) == getattr(g.Planning, key)
+        },
+    )
 
 # %% ../../nbs/shell/08_plan.ipynb #c022
 class PilotText:
@@ -87,12 +113,17 @@ class PilotText:
 
     def __call__(self, plan):
         zeros = np.zeros(len(plan.windows))
-        arm = WindowLosses.from_arrays(plan.window_ids, plan.tokens, zeros,
-                                       document_ids=plan.document_ids)
+        arm = WindowLosses.from_arrays(
+            plan.window_ids, plan.tokens, zeros, document_ids=plan.document_ids
+        )
         units = choose_units(Pair(baseline=arm, candidate=arm), asked=self.planning.units)
         if units.effective < FEWEST - 1e-9:
-            refuse("plan", f"the text must have {FEWEST} effective {noun_of(units.name)}",
-                   f"{units.effective:.3g}", "Add text, or use a smaller --max-length")
+            refuse(
+                "plan",
+                f"the text must have {FEWEST} effective {noun_of(units.name)}",
+                f"{units.effective:.3g}",
+                "Add text, or use a smaller --max-length",
+            )
         self.places, block = choose_pilot(units, self.planning.pilot)
         self.note = {"units": units.name, "block": block, "of": len(plan.windows)}
         self.whole, self.units = plan, units
@@ -101,10 +132,12 @@ class PilotText:
 
     def arm(self, losses: WindowLosses) -> WindowLosses:
         "The pilot's windows of an arm, which a file may hold whole."
-        if len(losses) != len(self.whole.windows): return losses
+        if len(losses) != len(self.whole.windows):
+            return losses
         part = losses.take(self.places)
-        return part.changed(data_id=self.part.data_id,
-                            provenance={**part.provenance, "pilot": self.note})
+        return part.changed(
+            data_id=self.part.data_id, provenance={**part.provenance, "pilot": self.note}
+        )
 
     def supply(self, **cost) -> Supply:
         "The text as far as a run can score it."
@@ -112,8 +145,9 @@ class PilotText:
         order = None
         if self.units.name == "documents":
             order = rank_windows(self.whole.window_ids, self.whole.document_ids, self.seed)
-        return Supply(tokens=self.whole.tokens, seen=seen, codes=self.units.codes, order=order,
-                      **cost)
+        return Supply(
+            tokens=self.whole.tokens, seen=seen, codes=self.units.codes, order=order, **cost
+        )
 
 # %% ../../nbs/shell/08_plan.ipynb #c009
 def _timed(loaded, plan, batch_tokens):
@@ -130,10 +164,11 @@ def _timed(loaded, plan, batch_tokens):
 # %% ../../nbs/shell/08_plan.ipynb #freen
 def free_name(out: Path, end: str) -> Path:
     "A new name beside a plan, so that no two commands that it offers meet in one folder."
-    names = (out.with_name(f"{out.name}-{end}{k}") for k in itertools.chain(
-        [""], (f"-{k}" for k in itertools.count(2))))
+    names = (
+        out.with_name(f"{out.name}-{end}{k}")
+        for k in itertools.chain([""], (f"-{k}" for k in itertools.count(2)))
+    )
     return next(name for name in names if not name.exists())
-
 
 # %% ../../nbs/shell/08_plan.ipynb #c017
 def plan_models(
@@ -141,72 +176,105 @@ def plan_models(
     p: g.Planning,
     scoring: g.Scoring,
     price: tuple[float, str] | None,  # and "hour" or "million tokens"
-    journals: dict[str, Path],        # of both
-    out: Path,                        # of the plan; what it offers goes beside it
+    journals: dict[str, Path],  # of both
+    out: Path,  # of the plan; what it offers goes beside it
     quiet: bool = False,
-) -> tuple[Plan, dict]:               # and the arms of the pilot
+) -> tuple[Plan, dict]:  # and the arms of the pilot
     "Score the pilot, then plan for the whole text."
     for name in ("windows", "per_byte"):
         if getattr(scoring, name):
-            o.usage("plan computes how many windows to score", f"--{name.replace('_', '-')}",
-                    "Leave it out")
+            o.usage(
+                "plan computes how many windows to score",
+                f"--{name.replace('_', '-')}",
+                "Leave it out",
+            )
     if p.metric not in (None, "perplexity"):
         o.usage("a pilot with models plans for perplexity", repr(p.metric), "Leave it out")
-    if p.gate: gate_limit(p.gate, METRICS["perplexity"], 1.0)  # before anything is scored
+    if p.gate:
+        gate_limit(p.gate, METRICS["perplexity"], 1.0)  # before anything is scored
     if len(scoring.texts) != 1:
-        o.usage("a pilot with models needs one text", ", ".join(scoring.texts) or "none",
-                "Give one --text FILE; only compare takes several")
+        o.usage(
+            "a pilot with models needs one text",
+            ", ".join(scoring.texts) or "none",
+            "Give one --text FILE; only compare takes several",
+        )
     goal, text, speeds = find_goal(p, "perplexity"), PilotText(p, scoring.windows_seed), []
-    for path in journals.values(): path.parent.mkdir(parents=True, exist_ok=True)
+    for path in journals.values():
+        path.parent.mkdir(parents=True, exist_ok=True)
 
     def also(name, model):
         if model.loaded is not None:
             speeds.append(_timed(model.loaded, text.part, scoring.batch_tokens))
-    scored = score_arms(arguments, scoring, journal=lambda name, _: journals[name],
-                        prepare=text, also=also, quiet=quiet,
-                        earlier=earlier_arms(out))
+
+    scored = score_arms(
+        arguments,
+        scoring,
+        journal=lambda name, _: journals[name],
+        prepare=text,
+        also=also,
+        quiet=quiet,
+        earlier=earlier_arms(out),
+    )
     arms = {name: text.arm(scored[name, ""]) for name in arguments}
     models = sum(arm_kind(argument) in SCORED for argument in arguments.values())
     speed = sum(speeds) if len(speeds) == models else None
     if price and price[1] == "hour" and speed is None:
         o.usage("--price per hour needs models on this machine", "a server", "Write 0.40/Mtok")
     try:
-        plan = plan_comparison(pair(**arms), goal=goal, units=p.units, gate=p.gate,
-                               supply=text.supply(models=models, speed=speed, price=price))
+        plan = plan_comparison(
+            pair(**arms),
+            goal=goal,
+            units=p.units,
+            gate=p.gate,
+            supply=text.supply(models=models, speed=speed, price=price),
+        )
     except ContractError:  # the pilot is whole, and nothing can be planned from it
         discard_journals(journals.values())
         raise
     given = o.given_options(scoring)
     if plan.enough and models == len(arms):  # a file of losses is of the whole text
         given.append(("windows", plan.needed["windows"]))
-    given += [(name, getattr(p, name)) for name in ("margin", "level", "units")
-              if getattr(p, name) != getattr(g.Planning, name)]
+    given += [
+        (name, getattr(p, name))
+        for name in ("margin", "level", "units")
+        if getattr(p, name) != getattr(g.Planning, name)
+    ]
     words = ["invar-nb", "compare", *arguments.values(), *o.as_typed(given)]
     beside = lambda end: ["--out", str(free_name(out, end))]
     commands = {"next": shlex.join([*words, *beside("report")])}
     local = {*map(arm_kind, arguments.values())} <= {*LOCAL}
     if local and plan.units == "documents" and plan.text["units"] >= FIRST:
         same = [(name, value) for name, value in given if name not in ("windows", "units")]
-        commands["looks"] = shlex.join([*words[:4], *o.as_typed(same), "--until-decided",
-                                        *beside("looks")])
+        commands["looks"] = shlex.join(
+            [*words[:4], *o.as_typed(same), "--until-decided", *beside("looks")]
+        )
     return replace(plan, commands=commands), arms
 
 # %% ../../nbs/shell/08_plan.ipynb #c018
-def plan_files(arguments: dict[str, str], kinds: dict[str, str], p: g.Planning,
-               columns: g.Columns) -> Plan:
+def plan_files(
+    arguments: dict[str, str], kinds: dict[str, str], p: g.Planning, columns: g.Columns
+) -> Plan:
     "The plan from two files, from one and its correlation, or from a standard deviation."
     if p.sd is not None:
-        return plan_comparison(p.sd, goal=find_goal(p, p.metric or "perplexity"),
-                               gate=p.gate)
+        return plan_comparison(p.sd, goal=find_goal(p, p.metric or "perplexity"), gate=p.gate)
     if len(arguments) == 1:
         if kinds["baseline"] != "losses":
             o.usage("--correlation needs a file of losses", kinds["baseline"], "Name another")
         losses = read_losses(as_path(arguments["baseline"]))
-        return plan_comparison(losses, goal=find_goal(p, "perplexity"), units=p.units,
-                               correlation=p.correlation, gate=p.gate)
+        return plan_comparison(
+            losses,
+            goal=find_goal(p, "perplexity"),
+            units=p.units,
+            correlation=p.correlation,
+            gate=p.gate,
+        )
     rows = g.arms_in(columns).values()  # of a table that holds both
-    arms = read_together(arguments, replace(as_reading(columns), arm=dict(
-        zip(arguments, rows, strict=True)) if rows else {}))
+    arms = read_together(
+        arguments,
+        replace(
+            as_reading(columns), arm=dict(zip(arguments, rows, strict=True)) if rows else {}
+        ),
+    )
     tasks = list(dict.fromkeys(task for _, task in arms))
     if len(tasks) > 1:
         o.usage("one task must be chosen", ", ".join(tasks), f"Give --task {tasks[0]}")
@@ -220,28 +288,55 @@ def plan_runs(arguments: dict[str, str], p: g.Planning, job: g.Job) -> Plan:
     "How many seeds, from a pilot of runs; UsageError, PairingError, ContractError."
     columns, rows = job.columns, [*g.arms_in(job.columns).values()] or [None, None]
     o.refuse_unread(columns, {"runs"}, but=("column",) * (rows != [None, None]))
-    arms = {(name, ""): runs_arm(path, columns, name, row)
-            for (name, path), row in zip(arguments.items(), rows, strict=True)}
-    known = sorted({name for arm in arms.values() for run in arm.runs for name in run.metrics}
-                   - {"seed"})
-    o.require(("a plan for runs needs a metric", not p.metric and "no --metric",
-               f"Choose from {', '.join(known)}"),
-              ("--metric must be a column", p.metric not in known and repr(p.metric),
-               f"Choose from {', '.join(known)}"),
-              ("a plan for runs counts seeds", p.units != "auto" and f"--units {p.units}",
-               "Leave it out"))
+    arms = {
+        (name, ""): runs_arm(path, columns, name, row)
+        for (name, path), row in zip(arguments.items(), rows, strict=True)
+    }
+    known = sorted(
+        {name for arm in arms.values() for run in arm.runs for name in run.metrics} - {"seed"}
+    )
+    o.require(
+        (
+            "a plan for runs needs a metric",
+            not p.metric and "no --metric",
+            f"Choose from {', '.join(known)}",
+        ),
+        (
+            "--metric must be a column",
+            p.metric not in known and repr(p.metric),
+            f"Choose from {', '.join(known)}",
+        ),
+        (
+            "a plan for runs counts seeds",
+            p.units != "auto" and f"--units {p.units}",
+            "Leave it out",
+        ),
+    )
     job = replace(job, asked=replace(job.asked, metric=[p.metric]))
     word = find_directions(job).get(p.metric) or usual_direction(p.metric)
-    o.require((f"the better direction of {p.metric} must be given", not word and "none",
-               f"Give --better {p.metric}=lower or --better {p.metric}=higher"))
-    spec = MetricSpec(p.metric, DIRECTIONS[word], scales_of(job).get(p.metric, LINEAR),
-                      significance_threshold=round(1 - p.level, 12))
+    o.require(
+        (
+            f"the better direction of {p.metric} must be given",
+            not word and "none",
+            f"Give --better {p.metric}=lower or --better {p.metric}=higher",
+        )
+    )
+    spec = MetricSpec(
+        p.metric,
+        DIRECTIONS[word],
+        scales_of(job).get(p.metric, LINEAR),
+        significance_threshold=round(1 - p.level, 12),
+    )
     seeds = {name: getattr(columns, name) for name in ("intersect", "drop_failed")}
     base, new = (arm.runs for arm in arms.values())
     pilot = compare_runs(spec, baseline_runs=base, candidate_runs=new, **seeds)
-    return plan_comparison(pilot, goal=find_goal(
-        p, spec.as_metric(), lambda change: share_of_mean(spec, change, arms, **seeds)),
-        gate=p.gate)
+    return plan_comparison(
+        pilot,
+        goal=find_goal(
+            p, spec.as_metric(), lambda change: share_of_mean(spec, change, arms, **seeds)
+        ),
+        gate=p.gate,
+    )
 
 # %% ../../nbs/shell/08_plan.ipynb #c012
 def find_plan(
@@ -250,39 +345,63 @@ def find_plan(
     job: g.Job,
     journals: dict[str, Path],
     out: Path,
-) -> tuple[Plan, dict]:         # and the arms of a pilot that was scored
+) -> tuple[Plan, dict]:  # and the arms of a pilot that was scored
     "A plan from models, files or a standard deviation; UsageError."
     reading = as_reading(job.columns, runs=True)
     kinds = {name: arm_kind(text, reading) for name, text in arguments.items()}
     models, n = {*kinds.values()} & {*SCORED}, len(kinds)
     if p.sd is not None and not 0 < p.sd < math.inf:
-        o.usage("--sd must be a positive number", f"{p.sd:g}",
-                "Write the standard deviation of the changes, such as --sd 0.1")
+        o.usage(
+            "--sd must be a positive number",
+            f"{p.sd:g}",
+            "Write the standard deviation of the changes, such as --sd 0.1",
+        )
     if p.sd is not None and n:
         o.usage("--sd works without models or files", f"{n} of them", "Leave one out")
     if p.sd is not None and p.units not in ("auto", "windows"):
         o.usage("--sd assumes independent units", f"--units {p.units}", "Leave --units out")
     if p.correlation is not None and (n != 1 or models):
-        o.usage("--correlation works with one file of losses", f"{n} models or files",
-                "Leave it out")
+        o.usage(
+            "--correlation works with one file of losses",
+            f"{n} models or files",
+            "Leave it out",
+        )
     if n < 2 and p.sd is None and (models or p.correlation is None):
-        o.usage("plan needs BASELINE and CANDIDATE, one file with --correlation, or --sd",
-                " ".join([*kinds.values()]) or "none", "Give two models and --text FILE")
+        o.usage(
+            "plan needs BASELINE and CANDIDATE, one file with --correlation, or --sd",
+            " ".join([*kinds.values()]) or "none",
+            "Give two models and --text FILE",
+        )
     price = re.fullmatch(r"\s*(\d*\.?\d+)\s*/\s*(h|Mtok)\s*", p.price or "", re.A)
     if p.price is not None and not price:
-        o.usage("--price must be an amount per hour or per million tokens", repr(p.price),
-                "Write 2.50/h or 0.40/Mtok")
+        o.usage(
+            "--price must be an amount per hour or per million tokens",
+            repr(p.price),
+            "Write 2.50/h or 0.40/Mtok",
+        )
     if models:
         o.refuse_unread(job.columns, {"model"})
         per = {"h": "hour", "Mtok": "million tokens"}
-        return plan_models(arguments, p, job.scoring, price and (float(price[1]),
-                           per[price[2]]), journals, out, job.output.quiet)
+        return plan_models(
+            arguments,
+            p,
+            job.scoring,
+            price and (float(price[1]), per[price[2]]),
+            journals,
+            out,
+            job.output.quiet,
+        )
     o.refuse_unread(job.scoring, {"files"})
     if p.pilot != g.Planning.pilot:
         o.usage("--pilot works only when models are scored", "none", "Leave it out")
-    if price: o.usage("--price needs models, since it measures their time and tokens", "none",
-                      "Leave it out, or give two models and --text FILE")
-    if {*kinds.values()} == {"runs"}: return plan_runs(arguments, p, job), {}
+    if price:
+        o.usage(
+            "--price needs models, since it measures their time and tokens",
+            "none",
+            "Leave it out, or give two models and --text FILE",
+        )
+    if {*kinds.values()} == {"runs"}:
+        return plan_runs(arguments, p, job), {}
     return plan_files(arguments, kinds, p, job.columns), {}
 
 # %% ../../nbs/shell/08_plan.ipynb #saved
@@ -293,10 +412,10 @@ def save_plan(
     out: Path,
     *,
     force: bool,
-    save: bool,        # also where no pilot is scored
+    save: bool,  # also where no pilot is scored
 ) -> tuple[dict, str]:
     "Plan, save where there is something to save; (facts for --json, the same in words)."
-    arguments = dict(zip(("baseline", "candidate")[:len(given)], given, strict=True))
+    arguments = dict(zip(("baseline", "candidate")[: len(given)], given, strict=True))
     journals = {name: out.parent / f".{out.name}.{name}.journal" for name in arguments}
     plan, arms = find_plan(arguments, with_rules(planning, job), job, journals, out)
     facts, text = plan.to_dict(), str(plan)
@@ -304,18 +423,27 @@ def save_plan(
         data = json.dumps(facts, sort_keys=True, indent=1, allow_nan=False)
         files = {"plan.json": f"{data}\n".encode(), "plan.html": f"{plan.html()}\n".encode()}
         files |= {f"{name}.jsonl": losses_bytes(arm) for name, arm in arms.items()}
-        vouch(digest(files[f"{name}.jsonl"]) for name in arms
-              if arm_kind(arguments[name]) in LOCAL)
-        finish(journals.values(), digest(files["plan.json"]),
-               lambda: write_folder(out, files, force=force, replaces=PLAN_FILES))
+        vouch(
+            digest(files[f"{name}.jsonl"])
+            for name in arms
+            if arm_kind(arguments[name]) in LOCAL
+        )
+        finish(
+            journals.values(),
+            digest(files["plan.json"]),
+            lambda: write_folder(out, files, force=force, replaces=PLAN_FILES),
+        )
         facts["plan"], text = str(out / "plan.json"), f"{text}\n  plan: {out / 'plan.html'}"
     if arms:
         files = (str(out / f"{name}.jsonl") for name in arms)
         again = shlex.join(["invar-nb", "plan", *files])
         here = any(arm_kind(argument) in LOCAL for argument in arguments.values())
-        if plan.commands: text += (
-            "\n  windows of the pilot that it needs are reused from here" if here else
-            "\n  the pilot's windows are requested again there")
+        if plan.commands:
+            text += (
+                "\n  windows of the pilot that it needs are reused from here"
+                if here
+                else "\n  the pilot's windows are requested again there"
+            )
         text += f"\n  another goal, from the same pilot: {again} --margin 1%"
         if plan.decided:
             again = again.replace("invar-nb plan", "invar-nb compare", 1)

@@ -7,9 +7,9 @@ __all__ = ['usual_metrics', 'find_margins', 'find_metrics', 'check_foreign', 'ac
            'share_of_mean', 'find_directions', 'scales_of', 'line_of_runs', 'check_runs', 'rules_of_runs']
 
 # %% ../../nbs/shell/05_rules.ipynb #c002
+import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
-import shlex
 
 import msgspec
 
@@ -18,8 +18,14 @@ from ..comparison.measured import PRIMARY
 from ..comparison.passages import as_tail_rule, check_shown
 from ..comparison.rules import Accepted, Rules, as_tier, check_enough, check_kinds
 from ..comparison.study import CONTROL
-from ..experiments.improvement import (DIRECTIONS, LOG, MetricSpec, compare_runs,
-                                              specs_of, written_mean)
+from invar_nb.experiments.improvement import (
+    DIRECTIONS,
+    LOG,
+    MetricSpec,
+    compare_runs,
+    specs_of,
+    written_mean,
+)
 from ..files.plain_table import usual_direction
 from ..foundations.refuse import ContractError, UsageError, of_part
 from ..metrics.metric import METRICS, as_metric, missing_reason
@@ -30,30 +36,35 @@ from .arms import DIVERGENCE
 # %% ../../nbs/shell/05_rules.ipynb #c005
 def usual_metrics(
     kinds: Collection[str],  # of the evidence
-    arms: Sequence = (),     # when they are there
+    arms: Sequence = (),  # when they are there
 ) -> list[str]:
     "The names of the metrics that are computed where none is asked for."
     names = []
     for kind in kinds:
-        mine = [arm for arm in arms
-                if arm.kind == kind and not isinstance(arm, StreamedLosses)]
+        mine = [
+            arm for arm in arms if arm.kind == kind and not isinstance(arm, StreamedLosses)
+        ]
         metrics = METRICS.of_arms(*mine) if mine else METRICS.of_kind(kind)
-        names += [m.name for m in metrics if not any(missing_reason(m, arm) for arm in (
-            mine[-1:] if m.of_pair else mine)) and (mine or not (
-                m.optional or m.of_pair or m.silent))]
+        names += [
+            m.name
+            for m in metrics
+            if not any(missing_reason(m, arm) for arm in (mine[-1:] if m.of_pair else mine))
+            and (mine or not (m.optional or m.of_pair or m.silent))
+        ]
     return names
 
 
 def find_margins(
     texts: list[str] | None,  # as typed
-    kinds: list[str],         # of the evidence; the first leads
+    kinds: list[str],  # of the evidence; the first leads
     metrics: list[str] | None,
     *,
-    bare: bool = True,        # whether one without a metric has an owner
-    arms: Sequence = (),      # when they are there
+    bare: bool = True,  # whether one without a metric has an owner
+    arms: Sequence = (),  # when they are there
 ) -> dict[str, float] | None:
     "Metric -> margin in its unit, before anything is scored; UsageError."
-    if not texts: return None
+    if not texts:
+        return None
     known = metrics or usual_metrics(kinds, arms)
     scores = [arm for arm in arms if arm.kind == "scores"]
     first, margins = (metrics or [PRIMARY.get(kinds[0], known[0])])[0], {}
@@ -63,52 +74,83 @@ def find_margins(
     for name, text in o.split_margins(texts, primary=first if bare else "").items():
         metric = name if name in METRICS else called.get(name)
         foreign = metric not in (*known, *called.values()) and (
-            metric not in METRICS or METRICS[metric].kind not in kinds)
+            metric not in METRICS or METRICS[metric].kind not in kinds
+        )
         values = [arm.others.get(name, arm.values) for arm in scores]
-        shares = values and all(((0 <= x) & (x <= 1)).all() for x in values)
+        shares = values and all(((x >= 0) & (x <= 1)).all() for x in values)
         size = f"{100 * text.value:g}%" if text.percent else f"{text.value:g}"
         owners = metrics or [PRIMARY[kind] for kind in kinds if kind != "scores" or shares]
-        o.require(("--margin must name its metric when tasks have different metrics",
-                   not name and f"{size} without a metric", "Write one for each: " + " ".join(
-                       f"--margin {owner}={size}" for owner in owners)),
-                  ("--margin must name a metric that is compared", foreign and repr(name),
-                   o.suggest(name, known, f"Choose from {', '.join(known)}")))
-        unit, as_is = "share" if metric in called.values() and shares else None, as_metric(
-            metric or name, "compare")
-        margins[as_is.name] = o.resolve_margin(text, scale=as_is.scale, name=name,
-                                               unit=unit or as_is.unit)
+        o.require(
+            (
+                "--margin must name its metric when tasks have different metrics",
+                not name and f"{size} without a metric",
+                "Write one for each: "
+                + " ".join(f"--margin {owner}={size}" for owner in owners),
+            ),
+            (
+                "--margin must name a metric that is compared",
+                foreign and repr(name),
+                o.suggest(name, known, f"Choose from {', '.join(known)}"),
+            ),
+        )
+        unit, as_is = (
+            "share" if metric in called.values() and shares else None,
+            as_metric(metric or name, "compare"),
+        )
+        margins[as_is.name] = o.resolve_margin(
+            text, scale=as_is.scale, name=name, unit=unit or as_is.unit
+        )
     return margins or None
 
 # %% ../../nbs/shell/05_rules.ipynb #c008
 def find_metrics(
     asked: g.Measured,
-    kind: str,               # of the part
+    kind: str,  # of the part
     kinds: Collection[str],  # of all parts
-    arms: Sequence = (),     # of the part, when they are there
+    arms: Sequence = (),  # of the part, when they are there
 ) -> list[str]:
     "The metrics of one part, of those that were asked for; []: the usual. UsageError."
     metrics = list(asked.metric or ())
     if asked.mistakes and (kind == "answers" or "answers" not in kinds):
         wrong = [text for text in asked.mistakes if text.count(":") != 1]
-        o.require(("mistakes can be counted for answers only", kind != "answers" and kind,
-                   "Leave them out"),
-                  ("mistakes must be TRUE:SAID", wrong and repr(wrong[0]), "Name two labels"))
+        o.require(
+            (
+                "mistakes can be counted for answers only",
+                kind != "answers" and kind,
+                "Leave them out",
+            ),
+            ("mistakes must be TRUE:SAID", wrong and repr(wrong[0]), "Name two labels"),
+        )
         if arms and not metrics:
-            metrics = [metric.name for metric in METRICS.of_arms(*arms)
-                       if not any(missing_reason(metric, arm) for arm in arms)]
+            metrics = [
+                metric.name
+                for metric in METRICS.of_arms(*arms)
+                if not any(missing_reason(metric, arm) for arm in arms)
+            ]
         metrics += [f"mistake:{text}" for text in asked.mistakes]
     columns = [name for name in metrics if name not in METRICS] * ({*kinds} == {"scores"})
-    o.require(("--metric must be a metric of invar-nb", columns and repr(columns[0]),
-               f"A column of a table is a score: --score {columns[0]}" if columns else ""))
+    o.require(
+        (
+            "--metric must be a metric of invar-nb",
+            columns and repr(columns[0]),
+            f"A column of a table is a score: --score {columns[0]}" if columns else "",
+        )
+    )
     foreign = [name for name in asked.metric or () if name not in METRICS]
     if foreign and "runs" not in kinds:  # whose columns are metrics
         usual = usual_metrics(kinds, arms)
-        o.usage(f"--metric must be one of {', '.join(usual)}", repr(foreign[0]),
-                o.suggest(foreign[0], usual))
+        o.usage(
+            f"--metric must be one of {', '.join(usual)}",
+            repr(foreign[0]),
+            o.suggest(foreign[0], usual),
+        )
     mine = [name for name in metrics if name not in METRICS or METRICS[name].kind == kind]
     if metrics and not mine and len(kinds) > 1:
-        o.usage("--metric must name one for each kind of task or text", f"none for {kind}",
-                f"Add one of {', '.join(m.name for m in METRICS.of_kind(kind))}")
+        o.usage(
+            "--metric must name one for each kind of task or text",
+            f"none for {kind}",
+            f"Add one of {', '.join(m.name for m in METRICS.of_kind(kind))}",
+        )
     return mine or metrics
 
 # %% ../../nbs/shell/05_rules.ipynb #c010n
@@ -117,18 +159,28 @@ def check_foreign(asked: g.Asked, arms: Mapping) -> None:
     theirs = {}
     for arm in arms.values():
         source = arm.source
-        if source.get("format") == "plain table": continue  # its columns are nobody's metrics
+        if source.get("format") == "plain table":
+            continue  # its columns are nobody's metrics
         names = (source.get("metric"), source.get("scorer"), *source.get("other_metrics", ()))
         theirs |= {name: (source.get("format"), PRIMARY.get(arm.kind)) for name in names}
     named = [(name, None) for name in asked.metric or ()]
     named += [text.rpartition("=")[::2] for text in asked.margin or ()]
     for name, margin in named:
-        if name not in theirs or name in METRICS: continue
+        if name not in theirs or name in METRICS:
+            continue
         tool, ours = theirs[name]
-        o.require(("--metric must be a metric of invar-nb", margin is None and repr(name),
-                   f"It is a metric of {tool}: use --score {name}"),
-                  ("--margin must name a metric of invar-nb", repr(name),
-                   f"It is called {ours} here: --margin {ours}={margin}"))
+        o.require(
+            (
+                "--metric must be a metric of invar-nb",
+                margin is None and repr(name),
+                f"It is a metric of {tool}: use --score {name}",
+            ),
+            (
+                "--margin must name a metric of invar-nb",
+                repr(name),
+                f"It is called {ours} here: --margin {ours}={margin}",
+            ),
+        )
 
 # %% ../../nbs/shell/05_rules.ipynb #accc
 def accepted_losses(losses: Sequence[g.AcceptedLoss], size_of: Callable) -> list[Accepted]:
@@ -136,7 +188,8 @@ def accepted_losses(losses: Sequence[g.AcceptedLoss], size_of: Callable) -> list
     rows = []
     for one in losses:
         text = f"{one.metric}={one.up_to}".removeprefix("=")
-        with of_part("[[accepted]] up_to"): size, = size_of(text).values()
+        with of_part("[[accepted]] up_to"):
+            (size,) = size_of(text).values()
         rows.append(Accepted(**{**msgspec.structs.asdict(one), "up_to": size}))
     return rows
 
@@ -148,7 +201,8 @@ def find_rules(
 ) -> Rules:
     "What is asked, as one value; an impossible combination is refused. UsageError."
     asked, arms, each = job.asked, arms or {}, list(dict.fromkeys(kinds.values()))
-    if each == ["runs"]: return rules_of_runs(job, arms)
+    if each == ["runs"]:
+        return rules_of_runs(job, arms)
     check_foreign(asked, arms)
     deciding = tuple(asked.deciding or ())
     if job.scoring.questions and len(kinds) > 1 and not deciding:
@@ -158,60 +212,102 @@ def find_rules(
         mine = [arm for (name, p), arm in arms.items() if p == part and name != CONTROL]
         usual = ["bits_per_byte"] * (job.scoring.per_byte and kinds[part] == "losses")
         named |= dict.fromkeys(find_metrics(asked, kinds[part], each, mine) or usual)
-    if asked.until_decided: named = {}  # perplexity it is
+    if asked.until_decided:
+        named = {}  # perplexity it is
     bare = bool(deciding) or len(each) == 1
     measured = [arm for (name, _), arm in arms.items() if name != CONTROL]
     margin = find_margins(asked.margin, each, [*named], bare=bare, arms=measured)
-    if named and job.scoring.divergence: named |= dict.fromkeys(DIVERGENCE)
-    limits = o.as_numbers((one for text in asked.tail or () for one in text.split(",")),
-                          "tail must be a quantile and its limit, such as {q95 = 0.1}",
-                          "Write each name once")
+    if named and job.scoring.divergence:
+        named |= dict.fromkeys(DIVERGENCE)
+    limits = o.as_numbers(
+        (one for text in asked.tail or () for one in text.split(",")),
+        "tail must be a quantile and its limit, such as {q95 = 0.1}",
+        "Write each name once",
+    )
     size_of = lambda text: find_margins([text], each, [*named], bare=bare, arms=measured)
-    same = {name: getattr(asked, name) for name in (
-        "level", "method", "units", "replicates", "seed", "resample", "gate", "profile",
-        "fail_inconclusive", "contrasts", "required", "edit")}
+    same = {
+        name: getattr(asked, name)
+        for name in (
+            "level",
+            "method",
+            "units",
+            "replicates",
+            "seed",
+            "resample",
+            "gate",
+            "profile",
+            "fail_inconclusive",
+            "contrasts",
+            "required",
+            "edit",
+        )
+    }
     try:
-        tiers = {name: as_tier({"name": name, **numbers})
-                 for name, numbers in (asked.tiers or {}).items()}
+        tiers = {
+            name: as_tier({"name": name, **numbers})
+            for name, numbers in (asked.tiers or {}).items()
+        }
         tier = tiers.get(asked.tier) or as_tier(asked.tier)
         rules = Rules(
-            **same, metrics=tuple(named), margin=margin, by=asked.by or None,
+            **same,
+            metrics=tuple(named),
+            margin=margin,
+            by=asked.by or None,
             accepted=tuple(accepted_losses(asked.accepted or (), size_of)),
             tier=tier.name if tier == as_tier(tier.name) else asdict(tier),
             budget=o.as_size(asked.budget, bool(asked.size)) if asked.budget else None,
-            tail=as_tail_rule(limits) if limits else None, deciding=deciding,
-            pooling=asked.pooling[0] if asked.pooling and "=" not in asked.pooling[0]
-            else o.as_numbers(asked.pooling, "pooling must be one word, or NAME = NUMBER for "
-                              "each text", f"Texts: {', '.join(kinds)}") or None)
+            tail=as_tail_rule(limits) if limits else None,
+            deciding=deciding,
+            pooling=asked.pooling[0]
+            if asked.pooling and "=" not in asked.pooling[0]
+            else o.as_numbers(
+                asked.pooling,
+                "pooling must be one word, or NAME = NUMBER for each text",
+                f"Texts: {', '.join(kinds)}",
+            )
+            or None,
+        )
         check_kinds(rules, each)
     except ContractError as error:
-        raise UsageError(str(error), must=error.must, culprit=error.culprit,
-                         cure=error.cure) from None
+        raise UsageError(
+            str(error), must=error.must, culprit=error.culprit, cure=error.cure
+        ) from None
     return rules
 
 # %% ../../nbs/shell/05_rules.ipynb #c018n
 def check_planned(rules: Rules, counts: Mapping[str, int], unit: str = "windows") -> None:
     "Refuse fewer windows than tier or tail ask for, before they are scored; ContractError."
     check_enough(counts, tier=as_tier(rules.tier), profile=rules.profile)
-    if rules.tail is not None: check_shown(as_tail_rule(rules.tail), counts[unit], rules.level)
+    if rules.tail is not None:
+        check_shown(as_tail_rule(rules.tail), counts[unit], rules.level)
 
 # %% ../../nbs/shell/05_rules.ipynb #c008r
-def share_of_mean(spec: MetricSpec, margin: o.MarginText, arms: Mapping,
-                  **seeds: bool) -> float:
+def share_of_mean(
+    spec: MetricSpec, margin: o.MarginText, arms: Mapping, **seeds: bool
+) -> float:
     "A margin as a share of the baseline's mean, or of the logarithm; UsageError."
     if spec.scale == LOG:
         return o.resolve_margin(margin, scale="log", unit="", name=spec.name)
-    if margin.percent: return margin.value
+    if margin.percent:
+        return margin.value
     base, *others = (arm.runs for arm in arms.values())
-    done = [compare_runs(spec, baseline_runs=base, candidate_runs=candidate,
-                         **seeds).pairs for candidate in others]
+    done = [
+        compare_runs(spec, baseline_runs=base, candidate_runs=candidate, **seeds).pairs
+        for candidate in others
+    ]
     values = {seed: x for p in done for seed, x in zip(p.seeds, p.baseline, strict=True)}
-    if not values: return spec.improvement_threshold  # nothing is compared
+    if not values:
+        return spec.improvement_threshold  # nothing is compared
     mean = written_mean([values[seed] for seed in sorted(values)])
     share = float(written_mean((margin.value,)) / abs(mean))
-    o.require((f"--margin of {spec.name} must be below its mean, which is {float(mean):.4g}",
-               share >= 1 and f"{margin.value:g}", "Write a smaller one, or per cent of the "
-               f"mean: --margin {f'{spec.name}=' if margin.metric else ''}2%"))
+    o.require(
+        (
+            f"--margin of {spec.name} must be below its mean, which is {float(mean):.4g}",
+            share >= 1 and f"{margin.value:g}",
+            "Write a smaller one, or per cent of the "
+            f"mean: --margin {f'{spec.name}=' if margin.metric else ''}2%",
+        )
+    )
     return share
 
 # %% ../../nbs/shell/05_rules.ipynb #runsc
@@ -222,73 +318,105 @@ def find_directions(job: g.Job) -> dict[str, str]:
         metric, _, word = text.rpartition("=")
         for name in [metric] if metric else names * (len(names) == 1):
             what = f"the better direction of {name} must be given"
-            o.require((f"{what}, lower or higher", word not in DIRECTIONS and repr(word),
-                       f"Give --better {name}=lower or --better {name}=higher"),
-                      (f"{what} once", said.setdefault(name, word) != word
-                       and f"{said[name]} and {word}", "Keep one"))
+            o.require(
+                (
+                    f"{what}, lower or higher",
+                    word not in DIRECTIONS and repr(word),
+                    f"Give --better {name}=lower or --better {name}=higher",
+                ),
+                (
+                    f"{what} once",
+                    said.setdefault(name, word) != word and f"{said[name]} and {word}",
+                    "Keep one",
+                ),
+            )
     return said
 
 
 def scales_of(job: g.Job) -> dict[str, str]:
     "Metric of runs -> linear or log, as far as it is said."
     said = (text.rpartition("=") for text in job.asked.scale or ())
-    return {key: word for name, mark, word in said
-            for key in ([name] if mark else job.asked.metric or ())}
+    return {
+        key: word
+        for name, mark, word in said
+        for key in ([name] if mark else job.asked.metric or ())
+    }
 
 # %% ../../nbs/shell/05_rules.ipynb #runsd
 def line_of_runs(
     job: g.Job,
     names: Sequence[str],  # of metrics
-    line: Sequence[str],   # arms and --out, as typed
-    ended: bool = False,   # whether to say that all runs ended well
+    line: Sequence[str],  # arms and --out, as typed
+    ended: bool = False,  # whether to say that all runs ended well
 ) -> str:
     "The command line that compares runs: each metric with its direction and margin."
     said, several, words = find_directions(job), len(names) > 1, [*line]
-    for name in names: words += ["--metric", name]
+    for name in names:
+        words += ["--metric", name]
     for name in names:
         likely = usual_direction(name) or "lower"
-        if several: words += ["--better", f"{name}={said.get(name, likely)}"]
-        else: words += ["--better", said.get(name) or job.columns.direction or likely]
+        if several:
+            words += ["--better", f"{name}={said.get(name, likely)}"]
+        else:
+            words += ["--better", said.get(name) or job.columns.direction or likely]
     for text in job.asked.margin or ():
         for name in names if several and "=" not in text else [""]:
             words += ["--margin", f"{name}={text}" if name else text]
-    typed = [each for group in (job.asked, job.columns, job.scoring)
-             for each in o.given_options(group) if each[0] in o.TYPED.get()]
-    words += o.as_typed([each for each in typed if each[0] not in (
-        "metric", "better", "margin")])
+    typed = [
+        each
+        for group in (job.asked, job.columns, job.scoring)
+        for each in o.given_options(group)
+        if each[0] in o.TYPED.get()
+    ]
+    words += o.as_typed(
+        [each for each in typed if each[0] not in ("metric", "better", "margin")]
+    )
     return shlex.join(["invar-nb", "compare", *words, *["--set", "assume_ok=true"] * ended])
 
 
 def check_runs(
     job: g.Job,
-    known: Sequence[str],         # columns that may be metrics
+    known: Sequence[str],  # columns that may be metrics
     line: Sequence[str] = ("BASELINE", "CANDIDATE"),
     unended: Sequence[str] = (),  # tables that do not say how their runs ended
 ) -> None:
     "Refuse all that is not said of runs, with the command line that would do; UsageError."
     asked, said = job.asked, find_directions(job)
     wrong = [name for name in asked.metric or () if name not in known]
-    o.require(("--metric must be a column", wrong and repr(wrong[0]),
-               f"Choose from {', '.join(known)}"))
+    o.require(
+        (
+            "--metric must be a column",
+            wrong and repr(wrong[0]),
+            f"Choose from {', '.join(known)}",
+        )
+    )
     names, word = asked.metric or [*known[:1]] or ["NAME"], job.columns.direction
     several = f" for {', '.join(names)}" * (len(names) > 1)
-    unsaid = [name for name in names if name not in said and (
-        word or not usual_direction(name))] * (not word or several != "")
+    unsaid = [
+        name for name in names if name not in said and (word or not usual_direction(name))
+    ] * (not word or several != "")
     bare = [text for text in asked.margin or () if several and "=" not in text]
     rows = {
         "a metric": not asked.metric and f"no --metric (columns: {', '.join(known)})",
-        "a better direction for each metric": unsaid and (
-            f"one --better {word}{several}" if word else
-            " for ".join(["no --better", *[", ".join(unsaid)] * (several != "")])),
-        "a margin for each metric": bare and f"one --margin {bare[0]}{several}"}
-    if not any(rows.values()): return  # a row that does not say how it ended is refused itself
+        "a better direction for each metric": unsaid
+        and (
+            f"one --better {word}{several}"
+            if word
+            else " for ".join(["no --better", *[", ".join(unsaid)] * (several != "")])
+        ),
+        "a margin for each metric": bare and f"one --margin {bare[0]}{several}",
+    }
+    if not any(rows.values()):
+        return  # a row that does not say how it ended is refused itself
     rows["how each run ended"] = unended and f"no column state in {', '.join(unended)}"
     notes = ["assume_ok, if every run finished"] * bool(unended)
     notes += ["lower or higher, whichever is better"] * bool(unsaid)
-    o.usage(f"runs need {' and '.join(row for row, got in rows.items() if got)}",
-            ", ".join(filter(None, rows.values())),
-            f"Write: {line_of_runs(job, names, line, bool(unended))}"
-            + f" ({'; '.join(notes)})" * bool(notes))
+    o.usage(
+        f"runs need {' and '.join(row for row, got in rows.items() if got)}",
+        ", ".join(filter(None, rows.values())),
+        f"Write: {line_of_runs(job, names, line, bool(unended))}"
+        + f" ({'; '.join(notes)})" * bool(notes),
+    )
 
 # %% ../../nbs/shell/05_rules.ipynb #c005r
 def rules_of_runs(job: g.Job, arms: Mapping) -> Rules:
@@ -298,18 +426,31 @@ def rules_of_runs(job: g.Job, arms: Mapping) -> Rules:
     known = {metric for arm in arms.values() for run in arm.runs for metric in run.metrics}
     check_runs(job, sorted(known - {"seed"}))
     scale = scales_of(job)
-    better, margins = find_directions(job), o.split_margins(asked.margin,
-                                                            primary=asked.metric[0])
-    for must, names in (("--margin must name one of the metrics", margins),
-                        ("better and scale must be of metrics that are compared",
-                         {**better, **scale})):
+    better, margins = (
+        find_directions(job),
+        o.split_margins(asked.margin, primary=asked.metric[0]),
+    )
+    for must, names in (
+        ("--margin must name one of the metrics", margins),
+        ("better and scale must be of metrics that are compared", {**better, **scale}),
+    ):
         wrong = [name for name in names if name not in asked.metric]
         o.require((must, wrong and repr(wrong[0]), f"Choose from {', '.join(asked.metric)}"))
     rules = Rules(
-        metrics=tuple(asked.metric), level=asked.level, multiplicity=asked.multiplicity,
+        metrics=tuple(asked.metric),
+        level=asked.level,
+        multiplicity=asked.multiplicity,
         better=better,
         scale={name: word for name, word in scale.items() if word != "linear"},
-        fail_inconclusive=asked.fail_inconclusive, **seeds)
-    return replace(rules, margin={
-        spec.name: share_of_mean(spec, margins[spec.name], arms, **seeds)
-        if spec.name in margins else spec.improvement_threshold for spec in specs_of(rules)})
+        fail_inconclusive=asked.fail_inconclusive,
+        **seeds,
+    )
+    return replace(
+        rules,
+        margin={
+            spec.name: share_of_mean(spec, margins[spec.name], arms, **seeds)
+            if spec.name in margins
+            else spec.improvement_threshold
+            for spec in specs_of(rules)
+        },
+    )

@@ -33,9 +33,12 @@ def without_secrets(word: str) -> str:
     for part in parts:  # each stood before an @
         start = part.rfind("/") + 1
         engine = re.search(r"\b(openai|vllm|sglang):", part[start:])
-        if part[:start].endswith("://"): kept.append(part[:start])
-        elif engine: kept.append(part[:start + engine.end()])
-        else: kept.append(f"{part}@")
+        if part[:start].endswith("://"):
+            kept.append(part[:start])
+        elif engine:
+            kept.append(part[: start + engine.end()])
+        else:
+            kept.append(f"{part}@")
     word = "".join(kept) + rest
     query = word.find("?", word.find("://") if "://" in word else len(word))
     return word if query < 0 else word[:query]
@@ -61,9 +64,18 @@ def say(text: str, quiet: bool = False) -> None:
         sys.stderr.flush()
 
 
-_INK = {"regressed": 31, "inconclusive": 33, "improved": 34, "equivalent": 32,
-        "not worse": 32, "small enough": 32, "identical": 32, "worse within margin": 33,
-        "better within margin": 32, "better below margin": 32}  # colours of a terminal
+_INK = {
+    "regressed": 31,
+    "inconclusive": 33,
+    "improved": 34,
+    "equivalent": 32,
+    "not worse": 32,
+    "small enough": 32,
+    "identical": 32,
+    "worse within margin": 33,
+    "better within margin": 32,
+    "better below margin": 32,
+}  # colours of a terminal
 
 
 class Data(str):
@@ -83,25 +95,35 @@ def answer(text: str, *, ink: bool = False) -> None:
     text = "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
     text = without_commands(text)
     if ink and sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
-        text = re.sub(rf"(?i)\b({'|'.join(_INK)})\b",
-                      lambda m: f"\x1b[{_INK[m[0].lower()]}m{m[0]}\x1b[0m", text)
+        text = re.sub(
+            rf"(?i)\b({'|'.join(_INK)})\b",
+            lambda m: f"\x1b[{_INK[m[0].lower()]}m{m[0]}\x1b[0m",
+            text,
+        )
     sys.stdout.write(text + "\n")
 
 # %% ../../nbs/shell/03_terminal.ipynb #c012
 class Progress:
     "Called with (done, total): a bar in a terminal, else one line a minute."
 
-    def __init__(self, label: str, *, quiet: bool = False, every: float = 60.0,
-                 clock=time.monotonic):
+    def __init__(
+        self, label: str, *, quiet: bool = False, every: float = 60.0, clock=time.monotonic
+    ):
         self.label, self.every, self.clock = label, every, clock
         self.last = self.began = clock()
         self.quiet, self.bar = quiet, None
         if not quiet and sys.stderr.isatty() and not os.environ.get("CI"):
-            from rich import console, progress as rich
-            columns = (rich.TextColumn("{task.description}"), rich.BarColumn(),
-                       rich.TimeRemainingColumn())
-            self.bar = rich.Progress(*columns, console=console.Console(stderr=True),
-                                     transient=True)
+            from rich import console
+            from rich import progress as rich
+
+            columns = (
+                rich.TextColumn("{task.description}"),
+                rich.BarColumn(),
+                rich.TimeRemainingColumn(),
+            )
+            self.bar = rich.Progress(
+                *columns, console=console.Console(stderr=True), transient=True
+            )
             self.bar.add_task(label, total=None)
             self.bar.start()
 
@@ -113,7 +135,8 @@ class Progress:
     def __call__(self, done: int, total: int) -> None:
         if self.bar is not None:
             self.bar.update(self.bar.task_ids[0], completed=done, total=total)
-            if done >= total: self.stop()
+            if done >= total:
+                self.stop()
         elif self.clock() - self.last >= self.every:
             self.last = self.clock()
             left = (self.last - self.began) * (total - done) / max(done, 1) / 60
@@ -122,13 +145,22 @@ class Progress:
 
 # %% ../../nbs/shell/03_terminal.ipynb #c002
 _WORDS = ContextVar("words", default=())  # of the command line
-_SPELLED = {"metrics": "metric", "pieces": "documents", "n_bytes": "bytes", "tasks": "task",
-            "slices": "by"}
-_SUBJECTS = ("filter|gate|labels|level|margin|max_length|method|metrics|replicates|resample|"
-             "seed|shard|stride|sums|by|units|windowing|windows")
-_NAMES = (f"{_SUBJECTS}|allow_pickle|better|bos|cluster|first_window|id|loss|n_bytes|pieces|"
-          "prefix_token|references|repeats|same_unit|scale|score|slices|target|tasks|tokenize|"
-          "tokenizer|tokens")
+_SPELLED = {
+    "metrics": "metric",
+    "pieces": "documents",
+    "n_bytes": "bytes",
+    "tasks": "task",
+    "slices": "by",
+}
+_SUBJECTS = (
+    "filter|gate|labels|level|margin|max_length|method|metrics|replicates|resample|"
+    "seed|shard|stride|sums|by|units|windowing|windows"
+)
+_NAMES = (
+    f"{_SUBJECTS}|allow_pickle|better|bos|cluster|first_window|id|loss|n_bytes|pieces|"
+    "prefix_token|references|repeats|same_unit|scale|score|slices|target|tasks|tokenize|"
+    "tokenizer|tokens"
+)
 _NO_ARGUMENT = r"(?<!\w)'[^']*'|(?<!\w)\"[^\"]*\"|[^\s'\"]*[/\\][^\s'\"]*"  # quoted, or a path
 _FUNCTION = r"^[A-Za-z_][\w.-]*: "
 _VALUE = r"(?:['\"]([^'\"]*)['\"]|([\w.-]*\w)?)(?:\[\.\.\.\])?"
@@ -138,19 +170,27 @@ _ARGUMENT = rf"(?<![\w:])(?<!--margin )({_NAMES})={_VALUE}"
 def _option_of(name, value=""):
     "How an argument of the library is typed, with a value."
     from invar_nb.shell.groups import ROLES, section_of
+
     name = _SPELLED.get(name, name)
-    if value == "None": return f"no {_option_of(name)}"
-    if value == "..." and name in (*ROLES, "task"): value = "NAME"
-    if name in ROLES and name != "score": return f"--column {name}={value}"
-    if not section_of(name): return f"--{name.replace('_', '-')} {value}".rstrip()
+    if value == "None":
+        return f"no {_option_of(name)}"
+    if value == "..." and name in (*ROLES, "task"):
+        value = "NAME"
+    if name in ROLES and name != "score":
+        return f"--column {name}={value}"
+    if not section_of(name):
+        return f"--{name.replace('_', '-')} {value}".rstrip()
     return f"--set {name}={value}" if value else name
 
 
 def _typed_names() -> list[str]:
     "Words of the command line, and names of files in them, that look like arguments."
     words = [*_WORDS.get()]
-    words = [word for before, word in itertools.pairwise(["", *words])
-             if before not in ("--set", "--column") and not word.startswith("-")]
+    words = [
+        word
+        for before, word in itertools.pairwise(["", *words])
+        if before not in ("--set", "--column") and not word.startswith("-")
+    ]
     names = {name for word in words for name in (word, Path(word).name, Path(word).stem)}
     return sorted((name for name in names if re.search(rf"\b({_NAMES})=", name)), key=len)
 
@@ -158,53 +198,75 @@ def _typed_names() -> list[str]:
 def _in_options(error) -> str:
     "The sentence without the function that refused, with options for arguments."
     text = str(error)
-    if text.startswith("invar-nb: "): return text.removeprefix("invar-nb: ")  # said so already
+    if text.startswith("invar-nb: "):
+        return text.removeprefix("invar-nb: ")  # said so already
     must = getattr(error, "must", "")
     begin = max(text.rfind(f"{must}; got {error.culprit}"), 0) if must else 0
     where, text, names = text[:begin], text[begin:], _typed_names()
-    if where: where = re.sub(_FUNCTION, "", where)
-    else: text = re.sub(_FUNCTION, "", text)
-    for i, name in enumerate(reversed(names)): text = text.replace(name, chr(0xE000 + i))
+    if where:
+        where = re.sub(_FUNCTION, "", where)
+    else:
+        text = re.sub(_FUNCTION, "", text)
+    for i, name in enumerate(reversed(names)):
+        text = text.replace(name, chr(0xE000 + i))
 
     def argument(m):
-        if not m[1]: return m[0]
+        if not m[1]:
+            return m[0]
         value = m[2] or m[3] or "..."
         return _option_of(m[1], {"True": "true", "False": "false"}.get(value, value))
+
     text = re.sub(f"{_NO_ARGUMENT}|{_ARGUMENT}", argument, text)
-    for subjects, verb in ((_SUBJECTS, " must | needs? | belong"),
-                           (_NAMES, " must be one of | is an option ")):
+    for subjects, verb in (
+        (_SUBJECTS, " must | needs? | belong"),
+        (_NAMES, " must be one of | is an option "),
+    ):
         subject = rf"(?:^|(?<=: ))(?:(?:{subjects})(?:, | and |(?={verb})))+"
-        text = re.sub(subject, lambda m: re.sub(r"\b(?!and\b)\w+",
-                                                lambda n: _option_of(n[0]), m[0]), text)
-    for i, name in enumerate(reversed(names)): text = text.replace(chr(0xE000 + i), name)
+        text = re.sub(
+            subject,
+            lambda m: re.sub(r"\b(?!and\b)\w+", lambda n: _option_of(n[0]), m[0]),
+            text,
+        )
+    for i, name in enumerate(reversed(names)):
+        text = text.replace(chr(0xE000 + i), name)
     return where + text
 
 # %% ../../nbs/shell/03_terminal.ipynb #acqdcjcb
 _MARGIN = "Write --margin 2%: the largest loss that is accepted"
 _ELSEWHERE = {  # what other tools call an option, and what to type here
-    "threshold": _MARGIN, "tolerance": _MARGIN, "max_drop": _MARGIN,
+    "threshold": _MARGIN,
+    "tolerance": _MARGIN,
+    "max_drop": _MARGIN,
     "alpha": "Write --level 0.95, which is the default, for an alpha of 0.05",
     "confidence": "Write --level 0.95, which is the default",
-    "fail_on_regression": "Leave it out: where a regression is shown the exit code is 1"}
+    "fail_on_regression": "Leave it out: where a regression is shown the exit code is 1",
+}
 
 
 def _no_option(error):
     "What to write for an option that does not exist, where a study file has such a key."
     from invar_nb.shell.groups import ROLES, section_of
+
     name = error.option_name
     key = name.lstrip("-").replace("-", "_")
     if key == "questions" and error.ctx and error.ctx.info_name == "plan":
-        return ("plan takes answers, not --questions. Answer them with both models: invar-nb "
-                "answer MODEL questions.jsonl --out NAME.jsonl, then: invar-nb plan a.jsonl "
-                "b.jsonl.")
-    if key in _ELSEWHERE: return f"there is no option {name}. {_ELSEWHERE[key]}."
-    if key in ROLES: return f"there is no option {name}. Write --column {key}=NAME"
+        return (
+            "plan takes answers, not --questions. Answer them with both models: invar-nb "
+            "answer MODEL questions.jsonl --out NAME.jsonl, then: invar-nb plan a.jsonl "
+            "b.jsonl."
+        )
+    if key in _ELSEWHERE:
+        return f"there is no option {name}. {_ELSEWHERE[key]}."
+    if key in ROLES:
+        return f"there is no option {name}. Write --column {key}=NAME"
     if section_of(key):
         return f"there is no option {name}. Write --set {key}=VALUE, as for a study file"
     if others := _takers(error.ctx, name):
         names = " and ".join(filter(None, (", ".join(others[:-1]), others[-1])))
-        return (f"{error.ctx.info_name} has no option {name}; {names} "
-                f"{'have' if others[1:] else 'has'} it. Leave it out.")
+        return (
+            f"{error.ctx.info_name} has no option {name}; {names} "
+            f"{'have' if others[1:] else 'has'} it. Leave it out."
+        )
     return error.format_message()
 
 
@@ -224,13 +286,18 @@ def _bad_value(error):
     if choice := re.fullmatch(r"'(.*)' is not one of (.*)", must):
         got, names = choice[1], re.findall(r"'([^']*)'", choice[2])
         must, about = f"one of {', '.join(names)}", suggest(got, names)
-    for theirs, ours in ((r"^number.*", "a number"), (r"^integer.*", "a whole number"),
-                         ("greater than or equal to", "at least"), ("^$", "given"),
-                         ("less than or equal to", "at most")):
+    for theirs, ours in (
+        (r"^number.*", "a number"),
+        (r"^integer.*", "a whole number"),
+        ("greater than or equal to", "at least"),
+        ("^$", "given"),
+        ("less than or equal to", "at most"),
+    ):
         must = re.sub(theirs, ours, must)
     if name == "--level" and re.fullmatch(r"\d\d(\.\d+)?%?", str(got)):
         about = f"Did you mean {float(str(got).rstrip('%')) / 100:g}?"
-    if name == "--gate": about += " Rules such as 'ratio<=1.02' are rated by: invar-nb plan"
+    if name == "--gate":
+        about += " Rules such as 'ratio<=1.02' are rated by: invar-nb plan"
     return f"{name} must be {must}{f'; got {got!r}' * (got is not None)}. {about}"
 
 # %% ../../nbs/shell/03_terminal.ipynb #c005
@@ -240,9 +307,12 @@ OK, REGRESSED, USAGE, REFUSED, INCONCLUSIVE, FAILED, INTERRUPTED = 0, 1, 2, 3, 4
 def describe_error(error: BaseException) -> tuple[int, str]:
     "Exit code and one line for whatever ended a command; by class, never by words."
     numbers = sys.modules.get("invar_nb.foundations.refuse")
-    if hasattr(error, "possibilities"): return USAGE, _no_option(error)  # click's NoSuchOption
-    if isinstance(error, typer.BadParameter) and error.param: return USAGE, _bad_value(error)
-    if isinstance(error, UsageProblem): return USAGE, error.format_message()
+    if hasattr(error, "possibilities"):
+        return USAGE, _no_option(error)  # click's NoSuchOption
+    if isinstance(error, typer.BadParameter) and error.param:
+        return USAGE, _bad_value(error)
+    if isinstance(error, UsageProblem):
+        return USAGE, error.format_message()
     if numbers and isinstance(error, numbers.ContractError):
         usage = isinstance(error, numbers.UsageError) or error.code == "not_installed"
         return USAGE if usage else REFUSED, _in_options(error)
@@ -260,8 +330,10 @@ def describe_error(error: BaseException) -> tuple[int, str]:
         where = f": {error.filename}" if error.filename else ""
         return FAILED, f"{error.strerror or error}{where}. Check the disk and the permissions."
     if type(error).__module__ == "pyo3_runtime":  # tokenizers gave up
-        return REFUSED, (f"the tokenizer must be able to split the text; got {error}. "
-                         "Check the rules in tokenizer.json.")
+        return REFUSED, (
+            f"the tokenizer must be able to split the text; got {error}. "
+            "Check the rules in tokenizer.json."
+        )
     return FAILED, f"{type(error).__name__}: {error}. This is a bug; --debug shows where."
 
 # %% ../../nbs/shell/03_terminal.ipynb #c007
@@ -273,22 +345,34 @@ class _Ending:
         self.code = FAILED
         _WORDS.set(tuple(arguments))
 
-    def __enter__(self): return self
+    def __enter__(self):
+        return self
 
     def __exit__(self, kind, error, trace) -> bool:
-        if error is None: return True
+        if error is None:
+            return True
         self.code, line = describe_error(error)
         if self.debug:
             import traceback
+
             traceback.print_exception(kind, error, trace)
         gone = isinstance(error, (BrokenPipeError, SystemExit))  # its reader wants no more
         with contextlib.suppress(OSError, ValueError):
-            if self.code == INTERRUPTED: sys.stderr.write("\n")
-            if not gone: say(f"invar-nb: {line}")
+            if self.code == INTERRUPTED:
+                sys.stderr.write("\n")
+            if not gone:
+                say(f"invar-nb: {line}")
         if self.as_json and not gone:
             with contextlib.suppress(OSError, ValueError):
-                answer(json_text({"error": one_line(line), "kind": kind.__name__,
-                                  "exit_code": self.code}))
+                answer(
+                    json_text(
+                        {
+                            "error": one_line(line),
+                            "kind": kind.__name__,
+                            "exit_code": self.code,
+                        }
+                    )
+                )
                 sys.stdout.flush()
         return True
 
@@ -306,9 +390,15 @@ def _run(command, words: list[str]) -> tuple[dict, str]:
                     return command.invoke(context)
         except ValueError as error:
             old = re.fullmatch(r"Delete (.*) to start again\.", getattr(error, "cure", ""))
-            if not (old and error.code == "key" and "force" in TYPED.get()
-                    and os.path.isfile(old[1])): raise
+            if not (
+                old
+                and error.code == "key"
+                and "force" in TYPED.get()
+                and os.path.isfile(old[1])
+            ):
+                raise
             from invar_nb.foundations.journal import discard_journals
+
             say(f"{old[1]} is of other inputs and is deleted: --force")
             discard_journals([old[1]])
 
@@ -316,11 +406,15 @@ def _run(command, words: list[str]) -> tuple[dict, str]:
 @contextlib.contextmanager
 def _interruptible():
     "Within it SIGTERM interrupts as Ctrl-C does, where this is the main thread."
-    try: before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    except ValueError: before = None
-    try: yield
+    try:
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    except ValueError:
+        before = None
+    try:
+        yield
     finally:
-        if before is not None: signal.signal(signal.SIGTERM, before)
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
 
 
 def run_app(app: typer.Typer, arguments: list[str]) -> int:
@@ -330,21 +424,32 @@ def run_app(app: typer.Typer, arguments: list[str]) -> int:
         sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")
         words, command = [*arguments] or ["--help"], typer.main.get_command(app)
         if any(re.search(r"\w\w:/+[^/\s]*@", word) for word in words):  # not repeated
-            usage("an address must hold no user or password", "one that does",
-                  "Put a key into the environment variable INVAR_NB_API_KEY")
+            usage(
+                "an address must hold no user or password",
+                "one that does",
+                "Put a key into the environment variable INVAR_NB_API_KEY",
+            )
         if words[0] not in command.commands and not words[0].startswith("-"):
-            usage("the first word must be a command", repr(words[0]),
-                  f"Did you mean: invar-nb compare {shlex.join(words)}"
-                  if os.path.exists(words[0]) else suggest(words[0], command.commands))
+            usage(
+                "the first word must be a command",
+                repr(words[0]),
+                f"Did you mean: invar-nb compare {shlex.join(words)}"
+                if os.path.exists(words[0])
+                else suggest(words[0], command.commands),
+            )
         try:
             facts, text = copy_context().run(_run, command, words)  # TYPED is of one command
             facts = {"exit_code": OK} | facts
-            if ending.as_json: answer(json_text(facts, sort_keys=True, allow_nan=False))
-            else: answer(text, ink=True)
+            if ending.as_json:
+                answer(json_text(facts, sort_keys=True, allow_nan=False))
+            else:
+                answer(text, ink=True)
             ending.code = facts["exit_code"]
-        except typer.Exit as leaving: ending.code = leaving.exit_code
+        except typer.Exit as leaving:
+            ending.code = leaving.exit_code
         sys.stdout.flush()
-    if not arguments and ending.code == OK: ending.code = USAGE
+    if not arguments and ending.code == OK:
+        ending.code = USAGE
     if ending.code == FAILED:
         with contextlib.suppress(OSError, ValueError):  # a closed pipe complains at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -369,52 +474,80 @@ def check_out(
             raise RuntimeError
         nearest = next(spot for spot in (whole, *whole.parents) if spot.exists())
     except (OSError, RuntimeError) as error:
-        usage("--out must be a valid file name",
-              f"{str(out)!r} ({getattr(error, 'strerror', None) or 'a loop of links'})",
-              "Choose another place")
+        usage(
+            "--out must be a valid file name",
+            f"{str(out)!r} ({getattr(error, 'strerror', None) or 'a loop of links'})",
+            "Choose another place",
+        )
     nature = "folder" if nearest.is_dir() else "file"
     if nature != (kind if nearest == whole else "folder"):
-        usage(f"--out must be a {kind}", f"{str(nearest)!r}, a {nature}", "Choose another "
-              "place")
+        usage(
+            f"--out must be a {kind}", f"{str(nearest)!r}, a {nature}", "Choose another place"
+        )
     length = len(os.fsencode(whole.name))
     if force is not None and length > 110:  # 255 with the names of a journal's text and arm
-        usage("--out must be a name of at most 110 bytes, since other file names are made "
-              "from it",
-              f"{length}", "Choose another place")
-    if kind == "folder" and force is not None and (
-            Path.cwd().is_relative_to(whole) or os.path.ismount(whole)):
-        usage("--out must be a folder that can be renamed", f"{str(whole)!r}, the current "
-              "folder or a mount point", "Choose a new folder inside it")
+        usage(
+            "--out must be a name of at most 110 bytes, since other file names are made "
+            "from it",
+            f"{length}",
+            "Choose another place",
+        )
+    if (
+        kind == "folder"
+        and force is not None
+        and (Path.cwd().is_relative_to(whole) or os.path.ismount(whole))
+    ):
+        usage(
+            "--out must be a folder that can be renamed",
+            f"{str(whole)!r}, the current folder or a mount point",
+            "Choose a new folder inside it",
+        )
     if not os.access(nearest if nature == "folder" else nearest.parent, os.W_OK):
-        usage("--out must be writable", repr(str(nearest)),
-              "Choose another place, or change its permissions")
-    if nearest != whole or force is None: return
+        usage(
+            "--out must be writable",
+            repr(str(nearest)),
+            "Choose another place, or change its permissions",
+        )
+    if nearest != whole or force is None:
+        return
     from invar_nb.foundations.journal import clear_finished
+
     clear_finished(out)
     names = os.listdir(out) if out.is_dir() else None
-    if names == []: return
+    if names == []:
+        return
     from invar_nb.report.report import files_of_older
+
     others = {*(names or ())} - {*(replaces or files_of_older(out))}
     if not force:
         new = "a new file" if names is None else "a new or an empty folder"
         cure = f"Choose another one{', or none: it is numbered' * (kind == 'folder')}"
-        if not others: cure += (", or give --force to replace it; what it holds of the same "
-                                "model, text and settings is not scored again")
+        if not others:
+            cure += (
+                ", or give --force to replace it; what it holds of the same "
+                "model, text and settings is not scored again"
+            )
         usage(f"--out must be {new}", repr(str(out)), cure)
     if others:
         older = "plan" if replaces else "report"
-        usage(f"--force replaces only files of an older {older}", repr(str(out / min(others))),
-              "Move it away, or choose another folder")
+        usage(
+            f"--force replaces only files of an older {older}",
+            repr(str(out / min(others))),
+            "Move it away, or choose another folder",
+        )
 
 # %% ../../nbs/shell/03_terminal.ipynb #free
 def _held(place: Path) -> bool:
     "Whether this command has the place to itself, from now until it ends."
     from invar_nb.foundations.refuse import ContractError
     from invar_nb.foundations.store import locked
+
     mark = place.with_name(f"{place.name}.run")  # the folder's own lock is for the writer
-    try: _HELD.get().enter_context(locked(mark, "free_out"))
+    try:
+        _HELD.get().enter_context(locked(mark, "free_out"))
     except ContractError as error:
-        if error.code == "locked": return False
+        if error.code == "locked":
+            return False
         raise
     return True
 
@@ -423,17 +556,33 @@ def free_out(out: Path, force: bool, quiet: bool = False, **kinds) -> Path:
     "Where a folder goes: as typed; the usual one with a number, where that is taken."
     if "out" not in TYPED.get() and not force:
         from invar_nb.foundations.journal import clear_finished
-        free = lambda place: not os.path.lexists(place) or (
-            place.is_dir() and not os.listdir(place))
+
+        free = lambda place: (
+            not os.path.lexists(place) or (place.is_dir() and not os.listdir(place))
+        )
         numbered = (out.with_name(f"{out.name}-{k}") for k in itertools.count(2))
-        usual, place = out, next(p for p in itertools.chain([out], numbered) if free(p)
-                                 and not check_out(p, force, **kinds) and _held(p) and free(p))
-        if place != usual and not free(usual) and _held(usual): clear_finished(usual)
+        usual, place = (
+            out,
+            next(
+                p
+                for p in itertools.chain([out], numbered)
+                if free(p) and not check_out(p, force, **kinds) and _held(p) and free(p)
+            ),
+        )
+        if place != usual and not free(usual) and _held(usual):
+            clear_finished(usual)
         return place
-    held = os.path.isdir(out) and not os.path.ismount(out) and os.access(
-        out / "..", os.W_OK) and _held(out.resolve())  # a mark that was left goes, too
+    held = (
+        os.path.isdir(out)
+        and not os.path.ismount(out)
+        and os.access(out / "..", os.W_OK)
+        and _held(out.resolve())
+    )  # a mark that was left goes, too
     check_out(out, force, **kinds)
     if not held and out.parent.is_dir() and not _held(out):
-        usage("--out must be free", f"{str(out)!r}, in use by another process",
-              "Wait for it, or choose another folder")
+        usage(
+            "--out must be free",
+            f"{str(out)!r}, in use by another process",
+            "Wait for it, or choose another folder",
+        )
     return out

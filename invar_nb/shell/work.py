@@ -9,7 +9,9 @@ __all__ = ['OF_PAIR', 'BASELINES', 'losses_facts', 'save_scored', 'find_question
            'score_report_again']
 
 # %% ../../nbs/shell/06_work.ipynb #c002
-import os, shlex, shutil
+import os
+import shlex
+import shutil
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -24,26 +26,60 @@ from ..comparison.units import counted
 from ..files.losses import losses_bytes
 from ..files.predictions import predictions_bytes
 from ..files.shards import Target, as_shard, check_cut, is_url, merge_parts, part_names
-from ..foundations.store import (as_path, digest, file_digest, read_file,
-                                        strict_json, write_bytes)
 from ..foundations.journal import finish
 from ..foundations.refuse import ContractError, refuse
+from invar_nb.foundations.store import (
+    as_path,
+    digest,
+    file_digest,
+    read_file,
+    strict_json,
+    write_bytes,
+)
 from ..models.load import find_checkpoint, import_torch
-from ..models.questions import (Examples, answer_examples, check_prompts,
-                                       find_leaks, read_examples)
+from invar_nb.models.questions import (
+    Examples,
+    answer_examples,
+    check_prompts,
+    find_leaks,
+    read_examples,
+)
 from ..models.score import other_batch, score_plan
 from ..models.shards import place_journal, plan_shards, score_on_ray, score_shard
 from ..models.text import read_documents
 from ..models.windows import TextPlan
 from ..report.report import Report
-from ..report.rescore import (Rescored, draw_again, losses_by_part, noise_floor,
-                                     what_remains)
+from invar_nb.report.rescore import (
+    Rescored,
+    draw_again,
+    losses_by_part,
+    noise_floor,
+    what_remains,
+)
 from . import groups as g
 from . import options as o
-from .arms import (LOCAL, SCORED, Earlier, amount, arm_kind,
-                                 check_documents, check_origin, earlier_arms,
-                                 find_tokenizer, fitting, follow, kept, load, one_text,
-                                 open_model, planned, recorded_cut, release, text_of, vouch)
+from invar_nb.shell.arms import (
+    LOCAL,
+    SCORED,
+    Earlier,
+    amount,
+    arm_kind,
+    check_documents,
+    check_origin,
+    earlier_arms,
+    find_tokenizer,
+    fitting,
+    follow,
+    kept,
+    load,
+    one_text,
+    open_model,
+    planned,
+    recorded_cut,
+    release,
+    text_of,
+    vouch,
+)
 from .terminal import Progress, check_out, say
 
 # %% ../../nbs/shell/06_work.ipynb #c005
@@ -52,27 +88,38 @@ def losses_facts(losses: WindowLosses, out: Path, **more) -> tuple[dict, str]:
     unit, total = losses.weight_unit, int(losses.tokens.sum())
     per, rows = (" per byte", "documents") if unit == "bytes" else ("", "windows")
     shards = f" of {more['shards']} shards" if "shards" in more else ""
-    facts = {"losses": str(out), "sha256": file_digest(out), "model": losses.model,
-             "perplexity": losses.perplexity, "windows": len(losses), unit: total,
-             "data_id": losses.data_id}
-    return facts | more, (f"perplexity{per} {losses.perplexity:.6g} over {total} {unit} in "
-                          f"{counted(len(losses), rows)}{shards}; losses in {out}")
+    facts = {
+        "losses": str(out),
+        "sha256": file_digest(out),
+        "model": losses.model,
+        "perplexity": losses.perplexity,
+        "windows": len(losses),
+        unit: total,
+        "data_id": losses.data_id,
+    }
+    return facts | more, (
+        f"perplexity{per} {losses.perplexity:.6g} over {total} {unit} in "
+        f"{counted(len(losses), rows)}{shards}; losses in {out}"
+    )
 
 
 def save_scored(model: str, scoring: g.Scoring, out: Path, quiet: bool) -> tuple[dict, str]:
     "Score one model and write its losses."
     if arm_kind(model) not in SCORED:
-        o.usage("score needs a model", repr(model), "Name its folder; a file of losses has "
-                "been scored: invar-nb compare reads it")
+        o.usage(
+            "score needs a model",
+            repr(model),
+            "Name its folder; a file of losses has been scored: invar-nb compare reads it",
+        )
     documents, there = one_text(scoring), out.exists()
     check_documents(documents, [model], scoring)
     out.parent.mkdir(parents=True, exist_ok=True)
     journal = out.with_name(f".{out.name}.journal")
     opened = open_model(model, scoring, "score", quiet)
-    losses = opened.score(opened.plan(documents), "score", journal, quiet,
-                          earlier_arms(out))
+    losses = opened.score(opened.plan(documents), "score", journal, quiet, earlier_arms(out))
     data = losses_bytes(losses, out.suffix)
-    if opened.loaded is not None: vouch([digest(data)])
+    if opened.loaded is not None:
+        vouch([digest(data)])
     finish([journal], digest(data), lambda: write_bytes(out, data, force=there))
     return losses_facts(losses, out)
 
@@ -80,64 +127,106 @@ def save_scored(model: str, scoring: g.Scoring, out: Path, quiet: bool) -> tuple
 def find_questions(path: Path, questions: g.Loading, quiet: bool = False) -> Examples:
     "The questions, with a slice of those that stand in a training text with their answer."
     if not path.is_file():
-        o.usage("questions must be a file", f"{str(path)!r}{', a folder' * path.is_dir()}",
-                "Check the path")
+        o.usage(
+            "questions must be a file",
+            f"{str(path)!r}{', a folder' * path.is_dir()}",
+            "Check the path",
+        )
     examples = read_examples(path)
-    if not questions.leak_text: return examples
+    if not questions.leak_text:
+        return examples
     texts = read_documents(questions.leak_text).texts
     leaked = set(find_leaks(examples, texts, separator=questions.separator))
     some = f": {', '.join(sorted(leaked)[:5])}" if leaked else ""
-    say(f"{len(leaked)} of {counted(len(examples), 'examples')} occur in the training text "
-        f"together with their answer{some}", quiet)
+    say(
+        f"{len(leaked)} of {counted(len(examples), 'examples')} occur in the training text "
+        f"together with their answer{some}",
+        quiet,
+    )
     column = tuple("yes" if name in leaked else "no" for name in examples.ids)
     return replace(examples, columns={**examples.columns, "leaked": column})
 
 
 def check_questions(examples: Examples, models: Iterable[str], o: g.Loading) -> None:
     "Refuse empty prompts that nothing stands before, before a model is loaded."
-    if all(examples.prompts): return
+    if all(examples.prompts):
+        return
     if words := find_tokenizer(models, o):
         check_prompts(words, examples, separator=o.separator, bos=o.bos)
 
 
 def read_info(path: Path | None) -> dict:
     "What is known of a checkpoint: a JSON object."
-    if path is None: return {}
-    try: info = strict_json(read_file(path, "read_info"), where=str(path))
-    except (OSError, ContractError) as error: info = str(error)
-    if isinstance(info, dict): return info
-    o.usage("checkpoint_info must be a file with a JSON object", repr(info),
-            'Write {"step": 1000, "parent": "base"}')
+    if path is None:
+        return {}
+    try:
+        info = strict_json(read_file(path, "read_info"), where=str(path))
+    except (OSError, ContractError) as error:
+        info = str(error)
+    if isinstance(info, dict):
+        return info
+    o.usage(
+        "checkpoint_info must be a file with a JSON object",
+        repr(info),
+        'Write {"step": 1000, "parent": "base"}',
+    )
 
 
 def informed(arm, info: dict):
     "The arm with what is known of its checkpoint: step, parent."
-    if not info: return arm
+    if not info:
+        return arm
     return arm.changed(provenance={**arm.provenance, "checkpoint": info})
 
 # %% ../../nbs/shell/06_work.ipynb #c010
-def ask_with(model, examples: Examples, loading: g.Loading, *,
-             label: str, journal: Path, quiet: bool = False, earlier: Iterable[Earlier] = ()):
+def ask_with(
+    model,
+    examples: Examples,
+    loading: g.Loading,
+    *,
+    label: str,
+    journal: Path,
+    quiet: bool = False,
+    earlier: Iterable[Earlier] = (),
+):
     "The answers of a model that is loaded; what an earlier run asked is not asked again."
     some = counted(len(examples), "examples")
-    known = [(arm, each.place) for each in fitting(earlier, model)
-             if (arm := each.read()) is not None]
-    told = lambda at: say(f"{label}: answering {some}{kept(journal)}" if at is None else
-                          f"{label}: {some} reused from {known[at][1]}", quiet)
+    known = [
+        (arm, each.place)
+        for each in fitting(earlier, model)
+        if (arm := each.read()) is not None
+    ]
+    told = lambda at: say(
+        f"{label}: answering {some}{kept(journal)}"
+        if at is None
+        else f"{label}: {some} reused from {known[at][1]}",
+        quiet,
+    )
     answers = answer_examples(
-        model, examples, normalize=loading.normalize, separator=loading.separator,
-        bos=loading.bos, batch_tokens=loading.batch_tokens, journal=journal,
-        known=[arm for arm, _ in known], on_known=told,
-        progress=Progress(f"{label}, answers", quiet=quiet))
+        model,
+        examples,
+        normalize=loading.normalize,
+        separator=loading.separator,
+        bos=loading.bos,
+        batch_tokens=loading.batch_tokens,
+        journal=journal,
+        known=[arm for arm, _ in known],
+        on_known=told,
+        progress=Progress(f"{label}, answers", quiet=quiet),
+    )
     say(f"{label}: {int(answers.correct.sum())} of {len(answers)} right", quiet)
     for name, missing in list(answers.provenance["model_oov"].items())[:3]:
-        say(f"{label}: the tokenizer cannot encode {', '.join(map(repr, missing))} of "
-            f"{name!r}; kept as it is", quiet)
+        say(
+            f"{label}: the tokenizer cannot encode {', '.join(map(repr, missing))} of "
+            f"{name!r}; kept as it is",
+            quiet,
+        )
     return answers
 
 
-def save_answers(model: str, path: Path, loading: g.Loading, out: Path,
-                 quiet: bool) -> tuple[dict, str]:
+def save_answers(
+    model: str, path: Path, loading: g.Loading, out: Path, quiet: bool
+) -> tuple[dict, str]:
     "Ask one model and write its answers; (facts for --json, the same in words)."
     if arm_kind(model) not in ("model", "hub"):
         o.usage("answer needs a model on this machine", repr(model), "Name its folder")
@@ -147,16 +236,31 @@ def save_answers(model: str, path: Path, loading: g.Loading, out: Path,
     out.parent.mkdir(parents=True, exist_ok=True)
     journal = out.with_name(f".{out.name}.journal")
     say(f"answer: loading {model}", quiet)
-    answers = informed(ask_with(load(model, loading), examples, loading,
-                                label="answer", journal=journal, quiet=quiet,
-                                earlier=earlier_arms(out)), info)
+    answers = informed(
+        ask_with(
+            load(model, loading),
+            examples,
+            loading,
+            label="answer",
+            journal=journal,
+            quiet=quiet,
+            earlier=earlier_arms(out),
+        ),
+        info,
+    )
     data = predictions_bytes(answers)
     vouch([digest(data)])
     finish([journal], digest(data), lambda: write_bytes(out, data, force=there))
     right = int(answers.correct.sum())
-    facts = {"answers": str(out), "sha256": file_digest(out), "model": answers.model,
-             "examples": len(answers), "right": right, "data_id": answers.data_id,
-             "model_oov": answers.provenance["model_oov"]}
+    facts = {
+        "answers": str(out),
+        "sha256": file_digest(out),
+        "model": answers.model,
+        "examples": len(answers),
+        "right": right,
+        "data_id": answers.data_id,
+        "model_oov": answers.provenance["model_oov"],
+    }
     return facts, f"{right} of {counted(len(answers), 'examples')} right; answers in {out}"
 
 # %% ../../nbs/shell/06_work.ipynb #basec
@@ -167,29 +271,39 @@ BASELINES = {"losses": (".parquet", ".jsonl"), "answers": (".jsonl",)}  # kind -
 def check_baseline(kind: str, path: Path, where: str = "a baseline") -> None:
     "Refuse a file that a baseline of such evidence cannot be written to; UsageError."
     wrong = path.suffix not in BASELINES.get(kind, ())
-    o.require((f"{where} must be losses in a .parquet or .jsonl file, or answers in a .jsonl "
-               "file", wrong and f"{kind} in {str(path)!r}", "Leave "
-               "--update-baseline out" if kind not in BASELINES else "Write one with invar-nb "
-               + ("score" if kind == "losses" else "answer")))
+    o.require(
+        (
+            f"{where} must be losses in a .parquet or .jsonl file, or answers in a .jsonl "
+            "file",
+            wrong and f"{kind} in {str(path)!r}",
+            "Leave --update-baseline out"
+            if kind not in BASELINES
+            else "Write one with invar-nb " + ("score" if kind == "losses" else "answer"),
+        )
+    )
 
 
 def write_baseline(arm, path: Path) -> tuple[dict, str]:
     "Put losses or answers in the file that later runs are compared with; the same in words."
     check_baseline(arm.kind, path)
-    if isinstance(arm, StreamedLosses): arm = arm.file.read()
-    arm = arm.changed(provenance={name: fact for name, fact in arm.provenance.items()
-                                  if name not in OF_PAIR})
+    if isinstance(arm, StreamedLosses):
+        arm = arm.file.read()
+    arm = arm.changed(
+        provenance={name: fact for name, fact in arm.provenance.items() if name not in OF_PAIR}
+    )
     losses = arm.kind == "losses"
     write_bytes(path, losses_bytes(arm, path.suffix) if losses else predictions_bytes(arm))
     rows = counted(len(arm), "windows" if losses else "examples")
     return {"updated_baseline": str(path), "baseline_sha256": file_digest(path)}, (
         f"Updated: {path} now holds the {arm.kind} of {arm.model or 'the candidate'} on "
-        f"{rows}.")
+        f"{rows}."
+    )
 
 
 def reason_to_keep(result: Study, end: Mapping) -> str:
     "Why a candidate does not become the baseline, from its study and exit; '' where it does."
-    if end["rule"] == "not_worse": return ""
+    if end["rule"] == "not_worse":
+        return ""
     name = result.row.key.candidate
     if any(row.key.candidate == name and row.claim == "regressed" for row in result.rows):
         return "the candidate regressed"
@@ -198,8 +312,13 @@ def reason_to_keep(result: Study, end: Mapping) -> str:
 
 def check_update(baseline: str, candidates: Collection[str]) -> None:
     "Refuse to update what is not one file of invar-nb, before any work; UsageError."
-    o.require(("--update-baseline takes one candidate", len(candidates) > 1 and ", ".join(
-        candidates), "Name the one that becomes the baseline"))
+    o.require(
+        (
+            "--update-baseline takes one candidate",
+            len(candidates) > 1 and ", ".join(candidates),
+            "Name the one that becomes the baseline",
+        )
+    )
     check_baseline(arm_kind(baseline), Path(baseline), "the BASELINE that is updated")
 
 # %% ../../nbs/shell/06_work.ipynb #c011
@@ -210,43 +329,53 @@ def _numbers(environ, *names):
 
 
 def find_shard(
-    text: str,                # 3/7, or auto
+    text: str,  # 3/7, or auto
     environ: Mapping = os.environ,
 ) -> str:
     "I/N as typed, or of the array and the step in which this process runs."
-    if text != "auto": return text
+    if text != "auto":
+        return text
     cure = "Name the shard: --shard 3/7"
     if not {"RANK", "SLURM_PROCID", "SLURM_ARRAY_TASK_ID"} & {*environ}:
         o.usage("--shard auto needs a SLURM array or step, or torchrun", "none of them", cure)
     job, jobs, place, size = 0, 1, 0, 1  # this one of the jobs of an array, and in its job
     if "SLURM_ARRAY_TASK_ID" in environ:
-        numbers = _numbers(environ, *(f"SLURM_ARRAY_TASK_{name}"
-                                    for name in ("ID", "MIN", "MAX", "COUNT")))
+        numbers = _numbers(
+            environ, *(f"SLURM_ARRAY_TASK_{name}" for name in ("ID", "MIN", "MAX", "COUNT"))
+        )
         task, first, last, jobs = numbers or (0, 0, 0, 0)
         step = (_numbers(environ, "SLURM_ARRAY_TASK_STEP") or [1])[0] or 1
         job, rest = divmod(task - first, step)
         if not numbers or first > 1 or first + step * (jobs - 1) != last or rest:
-            o.usage("--shard auto needs a whole job array, from 0 or 1",
-                    f"task {task} of {jobs} from {first} to {last}",
-                    "To run some tasks again, name the shard: --shard 3/7")
+            o.usage(
+                "--shard auto needs a whole job array, from 0 or 1",
+                f"task {task} of {jobs} from {first} to {last}",
+                "To run some tasks again, name the shard: --shard 3/7",
+            )
     if "RANK" in environ:
         place, size = _numbers(environ, "RANK", "WORLD_SIZE") or (0, 0)
         if place >= size:
-            o.usage("--shard auto needs RANK below WORLD_SIZE, as torchrun sets them",
-                    f"RANK={environ['RANK']} and WORLD_SIZE={environ.get('WORLD_SIZE', '')}",
-                    cure)
+            o.usage(
+                "--shard auto needs RANK below WORLD_SIZE, as torchrun sets them",
+                f"RANK={environ['RANK']} and WORLD_SIZE={environ.get('WORLD_SIZE', '')}",
+                cure,
+            )
     elif numbers := _numbers(environ, "SLURM_PROCID", "SLURM_NTASKS"):
         place, size = numbers
         if size > 1 and "SLURM_STEP_ID" not in environ:
-            o.usage("--shard auto needs one process for each task",
-                    f"a batch script with {size} tasks", "Start it with srun")
+            o.usage(
+                "--shard auto needs one process for each task",
+                f"a batch script with {size} tasks",
+                "Start it with srun",
+            )
     return f"{job * size + place + 1}/{jobs * size}"
 
 # %% ../../nbs/shell/06_work.ipynb #c013
 def find_device(device: str, count: int, environ: Mapping = os.environ) -> str:
     "The device of a process that shares a machine with others."
     local = _numbers(environ, "LOCAL_RANK") or _numbers(environ, "SLURM_LOCALID")
-    if device != "auto" or count < 2 or not local: return device
+    if device != "auto" or count < 2 or not local:
+        return device
     return f"cuda:{local[0] % count}"
 
 
@@ -264,11 +393,17 @@ def load_work(model: str, o: g.Scoring, documents=None, quiet: bool = True):
 def shard_command(model: str, scoring: g.Scoring, out: str) -> str:
     "The command that scores a shard of this text, without --shard; UsageError where none can."
     if arm_kind(model) not in ("model", "hub"):
-        o.usage("--shard works only with models that are loaded here", repr(model),
-                "One process asks a server: leave --shard out")
+        o.usage(
+            "--shard works only with models that are loaded here",
+            repr(model),
+            "One process asks a server: leave --shard out",
+        )
     if scoring.per_byte:
-        o.usage("--shard cuts between windows", "--per-byte, which scores whole documents",
-                "Leave one of them out")
+        o.usage(
+            "--shard cuts between windows",
+            "--per-byte, which scores whole documents",
+            "Leave one of them out",
+        )
     words = ["invar-nb", "score", model, *o.as_typed(o.given_options(scoring))]
     return shlex.join([*words, "--out", out])
 
@@ -276,8 +411,8 @@ def shard_command(model: str, scoring: g.Scoring, out: str) -> str:
 def save_shard(
     model: str,
     scoring: g.Scoring,
-    out: str,    # folder, or URL
-    text: str,   # 3/7 or auto
+    out: str,  # folder, or URL
+    text: str,  # 3/7 or auto
     *,
     force: bool = False,
     quiet: bool = False,
@@ -290,20 +425,33 @@ def save_shard(
     work = load_work(model, scoring, quiet=quiet)
     say(f"score: {amount(work.plan.counts)} in all", quiet)
     numbers, before = work.windows(shard), part_names(target)
-    name = score_shard(work, target, shard, journal=place_journal(target, shard), force=force,
-                       command=command, progress=Progress(f"shard {shard}", quiet=quiet))
+    name = score_shard(
+        work,
+        target,
+        shard,
+        journal=place_journal(target, shard),
+        force=force,
+        command=command,
+        progress=Progress(f"shard {shard}", quiet=quiet),
+    )
     place = target.path(name)
-    facts = {"part": place, "shard": list(shard), "windows": len(numbers),
-             "data_id": work.plan.data_id, "merge": f"invar-nb merge {shlex.quote(out)}"}
+    facts = {
+        "part": place,
+        "shard": list(shard),
+        "windows": len(numbers),
+        "data_id": work.plan.data_id,
+        "merge": f"invar-nb merge {shlex.quote(out)}",
+    }
     what = f"{len(numbers)} of {counted(len(work.plan.windows), 'windows')}"
-    if not numbers.size: what = "empty, since there are fewer batches than shards"
+    if not numbers.size:
+        what = "empty, since there are fewer batches than shards"
     what += f"; part in {place}{', as before' * (name in before)}"
     return facts, f"shard {shard}: {what}\n  when all {shard.of} are there: {facts['merge']}"
 
 # %% ../../nbs/shell/06_work.ipynb #mergd
 def save_merged(
-    folder: str,        # of the parts, or its URL
-    out: Path | None,   # None: losses among the parts
+    folder: str,  # of the parts, or its URL
+    out: Path | None,  # None: losses among the parts
     *,
     force: bool = False,
 ) -> tuple[dict, str]:
@@ -312,8 +460,11 @@ def save_merged(
         o.usage("merge of a URL needs --out", "none", "Name a file on this machine")
     target = Target(folder)
     if target.files is None and not target.root.is_dir():
-        o.usage("merge needs the folder that score --shard wrote to", repr(folder),
-                "Check the path")
+        o.usage(
+            "merge needs the folder that score --shard wrote to",
+            repr(folder),
+            "Check the path",
+        )
     out = out or Path(folder, "losses.parquet")
     if out.suffix not in (".parquet", ".jsonl"):
         o.usage("--out must be .parquet or .jsonl", repr(str(out)), "Rename it")
@@ -326,8 +477,8 @@ def save_merged(
 def save_with_ray(
     model: str,
     scoring: g.Scoring,
-    out: str,   # file, folder or URL
-    sharding,   # workers and address of the cluster
+    out: str,  # file, folder or URL
+    sharding,  # workers and address of the cluster
     *,
     force: bool = False,
     quiet: bool = False,
@@ -339,10 +490,21 @@ def save_with_ray(
     say(f"score: {sharding.workers or 'all'} workers of Ray, loading {model}", quiet)
     path = as_path(model)
     words = scoring.tokenizer and str(as_path(scoring.tokenizer).resolve())
-    prepare = partial(load_work, str(path.resolve()) if path.exists() else model,
-                      replace(scoring, text=None, tokenizer=words), documents)
-    of = score_on_ray(prepare, place, workers=sharding.workers, address=sharding.address,
-                      force=force, command=command, progress=Progress("score", quiet=quiet))
+    prepare = partial(
+        load_work,
+        str(path.resolve()) if path.exists() else model,
+        replace(scoring, text=None, tokenizer=words),
+        documents,
+    )
+    of = score_on_ray(
+        prepare,
+        place,
+        workers=sharding.workers,
+        address=sharding.address,
+        force=force,
+        command=command,
+        progress=Progress("score", quiet=quiet),
+    )
     if file is None:
         facts = {"parts": out, "shards": of, "merge": f"invar-nb merge {shlex.quote(out)}"}
         return facts, f"{of} parts in {out}\n  next: {facts['merge']}"
@@ -354,32 +516,47 @@ def save_with_ray(
 def _check_weights(loaded, checkpoint, name: str, facts: Mapping) -> None:
     "Refuse a model that is not the one whose losses an arm says it holds."
     if facts.get("weights_digest") not in (None, loaded.weights_digest):
-        refuse("verify", f"{name} must be the model of the report", loaded.name, "Its weights "
-               "are others than those whose digest stands in the report",
-               code="weights_differ")
+        refuse(
+            "verify",
+            f"{name} must be the model of the report",
+            loaded.name,
+            "Its weights are others than those whose digest stands in the report",
+            code="weights_differ",
+        )
     size = checkpoint and checkpoint.n_bytes  # None: a hub id
     if size and facts.get("weight_bytes", size) != size:
-        refuse("verify", f"weight_bytes of {name} must be the size of its files",
-               f"{facts['weight_bytes']:,}, which are {size:,}", "The evidence says another "
-               "size than the model has", code="weights_differ")
+        refuse(
+            "verify",
+            f"weight_bytes of {name} must be the size of its files",
+            f"{facts['weight_bytes']:,}, which are {size:,}",
+            "The evidence says another size than the model has",
+            code="weights_differ",
+        )
 
 
 def _check_rows(plan: TextPlan, losses: WindowLosses, name: str) -> None:
     "Refuse losses whose windows, and what they weigh and belong to, are not those of a text."
-    same = {"windows": (plan.window_ids, losses.window_ids),
-            "tokens": (plan.tokens, losses.tokens),
-            "documents": (plan.document_ids, losses.document_ids),
-            "bytes": (plan.n_bytes, losses.n_bytes),
-            "splits": (tuple(w.split for w in plan.windows), losses.split)}
+    same = {
+        "windows": (plan.window_ids, losses.window_ids),
+        "tokens": (plan.tokens, losses.tokens),
+        "documents": (plan.document_ids, losses.document_ids),
+        "bytes": (plan.n_bytes, losses.n_bytes),
+        "splits": (tuple(w.split for w in plan.windows), losses.split),
+    }
     other = [what for what, (a, b) in same.items() if not np.array_equal(a, b)]
     if other:
-        refuse("verify", f"{other[0]} of {name} must be those of the text", "others",
-               "The evidence was changed, or --text is another one", code="data_id")
+        refuse(
+            "verify",
+            f"{other[0]} of {name} must be those of the text",
+            "others",
+            "The evidence was changed, or --text is another one",
+            code="data_id",
+        )
 
 # %% ../../nbs/shell/06_work.ipynb #wk_rs1
 def score_report_again(
-    report: Report,       # verified, with its arms
-    models: list[str],    # baseline and candidates; those with a digest in any order
+    report: Report,  # verified, with its arms
+    models: list[str],  # baseline and candidates; those with a digest in any order
     texts: list[str] | None,  # as typed
     *,
     windows: int = 180,
@@ -393,21 +570,31 @@ def score_report_again(
     names = sorted({*names} - {CONTROL}, key=lambda name: (name != BASELINE, name))
     served = next((model for model in models if arm_kind(model) not in LOCAL), None)
     if len(models) != len(names) or served is not None:
-        o.usage(f"--rescore needs {counted(len(names), 'models')} on this machine, those of "
-                f"{', '.join(names)}", repr(served) if served else str(len(models)),
-                f"invar-nb verify REPORT {' '.join(name.upper() for name in names)} "
-                f"--rescore {windows} --text FILE")
+        o.usage(
+            f"--rescore needs {counted(len(names), 'models')} on this machine, those of "
+            f"{', '.join(names)}",
+            repr(served) if served else str(len(models)),
+            f"invar-nb verify REPORT {' '.join(name.upper() for name in names)} "
+            f"--rescore {windows} --text FILE",
+        )
     if files.keys() != recorded.keys():
-        o.usage("--text must name the texts of the report", ", ".join(files) or "none",
-                "Write " + " ".join(f"--text {part}{'=' * bool(part)}FILE"
-                                    for part in recorded))
-    checkpoints = {model: find_checkpoint(as_path(model), allow_pickle=True)
-                   for model in models if arm_kind(model) == "model"}
+        o.usage(
+            "--text must name the texts of the report",
+            ", ".join(files) or "none",
+            "Write " + " ".join(f"--text {part}{'=' * bool(part)}FILE" for part in recorded),
+        )
+    checkpoints = {
+        model: find_checkpoint(as_path(model), allow_pickle=True)
+        for model in models
+        if arm_kind(model) == "model"
+    }
 
     def model_of(name, facts):
         known = facts.get("weights_digest")
-        return next((model for model, there in checkpoints.items() if known ==
-                     there.weights_digest), models[names.index(name)])
+        return next(
+            (model for model, there in checkpoints.items() if known == there.weights_digest),
+            models[names.index(name)],
+        )
 
     def score(name, part, rows, **how):
         arm = recorded[part][name]
@@ -415,17 +602,23 @@ def score_report_again(
         if name not in opened:
             opened.clear()
             release()
-            opened[name] = open_model(model_of(who, facts), g.Scoring(
-                dtype=facts.get("dtype", "auto")), name, quiet).loaded
+            opened[name] = open_model(
+                model_of(who, facts), g.Scoring(dtype=facts.get("dtype", "auto")), name, quiet
+            ).loaded
         _check_weights(opened[name], checkpoints.get(model_of(who, facts)), name, facts)
         if part not in plans:  # one for all models: their digests of it agree
             job = follow(arm, g.Scoring(text=files[part]))
-            plans[part] = planned(opened[name], text_of(
-                files[part], job, recorded_cut(facts, "verify")), job, quiet)
+            plans[part] = planned(
+                opened[name],
+                text_of(files[part], job, recorded_cut(facts, "verify")),
+                job,
+                quiet,
+            )
             check_origin(plans[part], arm, job)
         _check_rows(plans[part], arm, name)
         what = "to measure its noise" if how else "that were drawn"
-        if how.get("batch_tokens"): what += ", in other batches"
+        if how.get("batch_tokens"):
+            what += ", in other batches"
         say(f"{name}: scoring {counted(len(rows), 'windows')} {what}", quiet)
         return score_plan(opened[name], plans[part].take(rows), **how).log_loss
 
@@ -434,5 +627,6 @@ def score_report_again(
         rows = np.unique(np.linspace(0, len(first[name]) - 1, 16).astype(int))
         sizes = (None, other_batch(first[name]))
         return noise_floor(*(score(name, part, rows, batch_tokens=n) for n in sizes))
+
     drawn = draw_again(arms, score, floor=floor, windows=windows, seed=seed)
     return what_remains(drawn, arms, rules)

@@ -19,18 +19,19 @@ from ..foundations.refuse import as_choice, as_count, as_fraction, refuse
 from .totals import as_pairs, spread_is_rounding, weighted_mean
 
 # %% ../../nbs/statistics/04_bootstrap.ipynb #c017
-METHODS = ("bca", "percentile")   # where the distribution of the replicates is cut
+METHODS = ("bca", "percentile")  # where the distribution of the replicates is cut
 RESAMPLES = ("windows", "tokens")  # uniform, the ratio recomputed; or by t_i/T, the plain mean
 
 
 @dataclass(frozen=True, kw_only=True)
 class BootstrapPlan:
     "A whole bootstrap recipe: one plan on one data set gives one interval, bit for bit."
-    method: str = "bca"            # one of METHODS
+
+    method: str = "bca"  # one of METHODS
     replicates: int | None = None  # R, or None for infinitely many
-    seed: int | None = None        # given to the generator; only with replicates
-    level: float = 0.95            # confidence of the interval, strictly between 0 and 1
-    resample: str = "windows"      # one of RESAMPLES
+    seed: int | None = None  # given to the generator; only with replicates
+    level: float = 0.95  # confidence of the interval, strictly between 0 and 1
+    resample: str = "windows"  # one of RESAMPLES
 
     def __post_init__(self):
         where, given = "BootstrapPlan", f"replicates={self.replicates}, seed={self.seed}"
@@ -39,9 +40,14 @@ class BootstrapPlan:
         level = as_fraction(self.level, where=where, name="level")
         object.__setattr__(self, "level", level)
         if (self.replicates is None) != (self.seed is None):
-            refuse(where, "replicates and a seed go together", given,
-                   "Give both, with any integer as seed; or neither: the limit draws nothing")
-        if self.replicates is None: return
+            refuse(
+                where,
+                "replicates and a seed go together",
+                given,
+                "Give both, with any integer as seed; or neither: the limit draws nothing",
+            )
+        if self.replicates is None:
+            return
         fewest = int(np.ceil(2 / (1 - level) - 1e-6))  # one replicate beyond each end
         for name, least in (("replicates", fewest), ("seed", 0)):
             value = as_count(getattr(self, name), where=where, name=name, minimum=least)
@@ -49,7 +55,7 @@ class BootstrapPlan:
 
 # %% ../../nbs/statistics/04_bootstrap.ipynb #c020
 def sorted_pairs(
-    delta: np.ndarray,   # d_i, shape (n,)
+    delta: np.ndarray,  # d_i, shape (n,)
     tokens: np.ndarray,  # t_i, shape (n,)
 ) -> tuple[np.ndarray, np.ndarray]:
     "The pairs by delta, then by tokens: the order of the rows cannot matter."
@@ -58,11 +64,11 @@ def sorted_pairs(
 
 
 def bootstrap_replicates(
-    delta: np.ndarray,   # d_i, shape (n,) [nats/token]
+    delta: np.ndarray,  # d_i, shape (n,) [nats/token]
     tokens: np.ndarray,  # t_i, shape (n,), counts >= 1
     *,
     replicates: int,  # R
-    seed: int,        # given to numpy.random.default_rng as it is
+    seed: int,  # given to numpy.random.default_rng as it is
     resample: str = "windows",  # one of RESAMPLES
 ) -> np.ndarray:  # D*, shape (R,), in the order drawn
     "Draw R replicates of D in bounded memory, the same for every order of the rows."
@@ -84,9 +90,10 @@ def bootstrap_replicates(
 @dataclass(frozen=True, eq=False)
 class Draws:
     "The distribution of D* as R replicates show it."
+
     replicates: np.ndarray  # D*, sorted, shape (R,)
-    centre: float           # D
-    n: int                  # windows of each resample
+    centre: float  # D
+    n: int  # windows of each resample
     engine = "monte_carlo"
 
     def below(self, x: float) -> float:
@@ -109,7 +116,8 @@ def merge_windows(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     "v, w, p of cells of windows, and the E v^2, E vw, E w^2 inside of cells that is lost."
     n = v.size
-    if n <= cells: return v, w, p, np.zeros(3)
+    if n <= cells:
+        return v, w, p, np.zeros(3)
     cell = np.rint(v * (math.sqrt(n) * cells / 16)).astype(np.int64) + cells // 2
     outside = np.flatnonzero((cell < 0) | (cell >= cells))
     cell[outside] = cells + np.arange(outside.size)  # outliers stay alone
@@ -123,11 +131,12 @@ def merge_windows(
 # %% ../../nbs/statistics/04_bootstrap.ipynb #c030
 class Limit:
     "The distribution of D* that infinitely many draws would show (@eq-exact-inversion)."
+
     engine, added = "inversion", 1e-3  # what is added, in standard errors
 
     def __init__(
         self,
-        delta: np.ndarray,   # d_i, shape (n,), n >= 2, not all equal
+        delta: np.ndarray,  # d_i, shape (n,), n >= 2, not all equal
         tokens: np.ndarray,  # t_i, shape (n,)
         resample: str = "windows",
         cells: int = 4096,
@@ -137,8 +146,10 @@ class Limit:
         v, share = delta - self.centre, tokens / total
         self.support = float(v.min()), float(v.max())
         size = max(self.support[1], -self.support[0])  # no square of v / size underflows
-        if resample == "windows": v, w, p = v / size * share, share, np.full(n, 1 / n)
-        else: v, w, p = v / size / n, np.full(n, 1 / n), share
+        if resample == "windows":
+            v, w, p = v / size * share, share, np.full(n, 1 / n)
+        else:
+            v, w, p = v / size / n, np.full(n, 1 / n), share
         spread = math.sqrt(n * float(p @ (v * v)))
         self.unit = size * spread  # of x, for 1 of xi
         self.v, self.w, self.p, self.lost = merge_windows(v / spread, w, p, cells)
@@ -153,9 +164,11 @@ class Limit:
         mean = float(self.p @ y)
         s = math.sqrt(n * float(self.p @ (y - mean) ** 2))
         reach = 9 * s + 14 * float(np.abs(y - mean).max())
-        if n * abs(mean) > reach: return None, math.copysign(1.0, mean)
+        if n * abs(mean) > reach:
+            return None, math.copysign(1.0, mean)
         h = math.pi / (n * abs(mean) + reach)
-        if far * self.added >= 4.5: far /= max(s, 1.0)
+        if far * self.added >= 4.5:
+            far /= max(s, 1.0)
         side = math.isqrt(int(far / (2 * h))) + 1
         fine = np.exp(np.multiply.outer(1j * h * np.arange(1, 2 * side, 2), y))
         rough = np.exp(np.multiply.outer(2j * h * side * np.arange(side), y)) * self.p
@@ -166,30 +179,39 @@ class Limit:
     def below(self, x: float) -> float:
         "P*(D* < x) + P*(D* = x)/2."
         omega, power = self.terms((x - self.centre) / self.unit, self.far)
-        if omega is None: return float(power < 0)
+        if omega is None:
+            return float(power < 0)
         odd = float((power.imag / (omega / omega[0])).sum())
         return min(max(0.5 - 2 / math.pi * odd, 0.0), 1.0)
 
     def quantile(self, level: float) -> float:
         "The point with `level` of the distribution below it, by Brent's root finder."
         low, high = self.support
-        if not 0 < level < 1: return self.centre + (high if level >= 1 else low)
+        if not 0 < level < 1:
+            return self.centre + (high if level >= 1 else low)
         z = float(ndtri(level))
+
         def off(x):
             return float(ndtri(np.clip(self.below(self.centre + x), 1e-16, 1 - 1e-16))) - z
+
         left = right = min(max(self.unit * z, low), high)
         step = self.unit / 8
-        while off(left) > 0 and left > low: left, step = max(low, left - step), 2 * step
-        while off(right) < 0 and right < high: right, step = min(high, right + step), 2 * step
-        if off(left) >= 0: return self.centre + left
-        if off(right) <= 0: return self.centre + right
+        while off(left) > 0 and left > low:
+            left, step = max(low, left - step), 2 * step
+        while off(right) < 0 and right < high:
+            right, step = min(high, right + step), 2 * step
+        if off(left) >= 0:
+            return self.centre + left
+        if off(right) <= 0:
+            return self.centre + right
         return self.centre + scipy.optimize.brentq(off, left, right, xtol=1e-6 * self.unit)
 
 # %% ../../nbs/statistics/04_bootstrap.ipynb #c031
 def _last_frequency(law: Limit) -> float:
     "Up to which omega terms are summed."
     n, far, middle = law.n, 4.5 / law.added, math.sqrt(law.n) + 12
-    if n <= 64 or middle > far: return far
+    if n <= 64 or middle > far:
+        return far
     omega, power = law.terms(0.0, middle)
     last = float(omega[np.abs(power) > 1e-14][-1])
     some = np.random.default_rng(0).permutation(law.v.size)[:64]
@@ -208,21 +230,23 @@ def acceleration(
 ) -> float | None:  # a in [-1/6, 1/6]; None when every u_i is 0
     "A sixth of the skewness of the estimate (@eq-bca-acceleration)."
     largest = float(np.abs(influence).max())
-    if largest == 0: return None
+    if largest == 0:
+        return None
     u = influence / largest  # no power of it underflows
     return float(np.clip(np.sum(u**3) / (6 * np.sum(u**2) ** 1.5), -1 / 6, 1 / 6))
 
 
 def bca_levels(
     level: float,  # confidence of the interval
-    bias: float,   # z0, finite
-    a: float,      # acceleration
+    bias: float,  # z0, finite
+    a: float,  # acceleration
 ) -> tuple[float, float] | None:  # levels of the bootstrap distribution
     "Where BCa cuts the distribution (@eq-bca-levels); None where 1 - a(z0 + z) <= 0."
     z = ndtri((1 - level) / 2)
     shift = bias + np.array([z, -z])
     left = 1 - a * shift
-    if left.min() <= 0: return None
+    if left.min() <= 0:
+        return None
     low, high = ndtr(bias + shift / left)
     return float(low), float(high)
 
@@ -234,7 +258,8 @@ def bca_p_value(
 ) -> float:
     "Two-sided p of no change, dual to the interval (@eq-bca-p)."
     r = float(ndtri(below_zero)) - bias
-    if 1 + a * r <= 0 or (math.isinf(r) and a * r <= 0): return 0.0  # no level reaches 0
+    if 1 + a * r <= 0 or (math.isinf(r) and a * r <= 0):
+        return 0.0  # no level reaches 0
     z = (1 / a if math.isinf(r) else r / (1 + a * r)) - bias
     return float(2 * ndtr(-abs(z)))
 
@@ -243,14 +268,15 @@ _REASONS = {
     "single_pair": "one window shows no spread: the interval is the point itself",
     "all_equal": "all windows changed by the same amount: the interval is their mean",
     "zero_jackknife_variance": "no window moves the estimate, the acceleration is undefined: "
-                               "percentile levels were used",
+    "percentile levels were used",
     "infinite_bias": "all replicates lie on one side of the estimate, the bias is infinite: "
-                     "percentile levels were used",
-    "bca_pole": "1 - a(z0 + z) is not positive at this level: percentile levels were used"}
+    "percentile levels were used",
+    "bca_pole": "1 - a(z0 + z) is not positive at this level: percentile levels were used",
+}
 
 
 def bootstrap_analysis(
-    delta: np.ndarray,   # d_i, shape (n,) [nats/token]
+    delta: np.ndarray,  # d_i, shape (n,) [nats/token]
     tokens: np.ndarray,  # t_i, shape (n,), counts >= 1
     plan: BootstrapPlan,
     *,
@@ -259,18 +285,23 @@ def bootstrap_analysis(
     "Interval and p-value from one bootstrap distribution; p is None for a single pair."
     delta, tokens = sorted_pairs(*as_pairs(delta, tokens, where="bootstrap_interval"))
     n, code, same = delta.size, None, dict(level=plan.level, method=plan.method)
-    if n == 1: code = "single_pair"
-    elif spread_is_rounding(delta, scale=scale): code = "all_equal"
+    if n == 1:
+        code = "single_pair"
+    elif spread_is_rounding(delta, scale=scale):
+        code = "all_equal"
     if code:  # without spread the p-value is that of the signs
         D, reason = weighted_mean(delta, tokens), Fallback(code=code, reason=_REASONS[code])
         p = None if n == 1 else 1.0 if D == 0 else 2.0 ** (1 - n)
         return Interval(low=D, high=D, fallback=reason, engine="point", **same), p
     R, seed, law = plan.replicates, plan.seed, None
-    if R is None: law = Limit(delta, tokens, plan.resample)
-    if R is None and law.blurred: R, seed = min(2**18, max(2**12, 2**22 // n)), 0
+    if R is None:
+        law = Limit(delta, tokens, plan.resample)
+    if R is None and law.blurred:
+        R, seed = min(2**18, max(2**12, 2**22 // n)), 0
     if R is not None:
-        drawn = bootstrap_replicates(delta, tokens, replicates=R, seed=seed,
-                                     resample=plan.resample)
+        drawn = bootstrap_replicates(
+            delta, tokens, replicates=R, seed=seed, resample=plan.resample
+        )
         law = Draws(np.sort(drawn), weighted_mean(delta, tokens), n)
     least = 0.0 if R is None else 1 / (R + 1)  # R replicates show no smaller share
     g = min(max(law.below(0.0), least), 1 - least)
@@ -282,10 +313,14 @@ def bootstrap_analysis(
             u = -u / (tokens.sum() - tokens)
             u = u.mean() - u
         a, bias = acceleration(u), float(ndtri(law.below(law.centre)))
-        if a is None: code = "zero_jackknife_variance"
-        elif math.isinf(bias): code = "infinite_bias"
-        elif (cut := bca_levels(plan.level, bias, a)) is None: code = "bca_pole"
-        else: levels, p = cut, bca_p_value(g, bias, a)
+        if a is None:
+            code = "zero_jackknife_variance"
+        elif math.isinf(bias):
+            code = "infinite_bias"
+        elif (cut := bca_levels(plan.level, bias, a)) is None:
+            code = "bca_pole"
+        else:
+            levels, p = cut, bca_p_value(g, bias, a)
     low, high = (law.quantile(level) for level in levels)
     fallback = Fallback(code=code, reason=_REASONS[code]) if code else None
     interval = Interval(low=low, high=high, fallback=fallback, engine=law.engine, **same)
@@ -293,16 +328,17 @@ def bootstrap_analysis(
 
 # %% ../../nbs/statistics/04_bootstrap.ipynb #c040
 def bootstrap_interval(
-    delta: np.ndarray,   # d_i, shape (n,) [nats/token]
+    delta: np.ndarray,  # d_i, shape (n,) [nats/token]
     tokens: np.ndarray,  # t_i, shape (n,), counts >= 1
     *,
-    method: str = "bca",            # or "percentile"
+    method: str = "bca",  # or "percentile"
     replicates: int | None = None,  # None: infinitely many
-    resample: str = "windows",      # "tokens" is the rule of the source systems
+    resample: str = "windows",  # "tokens" is the rule of the source systems
     level: float = 0.95,
-    seed: int | None = None,        # with replicates only
+    seed: int | None = None,  # with replicates only
 ) -> Interval:
     "Bootstrap interval of the weighted mean, in the limit unless replicates are given."
-    plan = BootstrapPlan(method=method, replicates=replicates, seed=seed, level=level,
-                         resample=resample)
+    plan = BootstrapPlan(
+        method=method, replicates=replicates, seed=seed, level=level, resample=resample
+    )
     return bootstrap_analysis(delta, tokens, plan)[0]

@@ -21,40 +21,59 @@ from .totals import units_eff
 @dataclass(frozen=True, kw_only=True)
 class Jackknife:
     "What the interval and the p-value are functions of (@eq-jackknife-hall)."
-    estimate: float        # D
+
+    estimate: float  # D
     standard_error: float  # SE, leave-one-out
-    skewness: float        # c, half of Hall's correction
-    dof: float             # degrees of freedom of the t quantile
-    nu: float              # degrees of freedom that the units alone would give
+    skewness: float  # c, half of Hall's correction
+    dof: float  # degrees of freedom of the t quantile
+    nu: float  # degrees of freedom that the units alone would give
     n_units: int
-    units_eff: float       # (sum W)^2 / sum W^2
+    units_eff: float  # (sum W)^2 / sum W^2
     fallback: Fallback | None = None
     alarm: str | None = None  # what the interval says beside its ends
 
     def interval(self, level: float = 0.95, method: str = "jackknife") -> Interval:
         "The ends at which the p-value is 1 - level (@eq-jackknife-ends)."
         if self.fallback is not None:
-            return Interval(low=self.estimate, high=self.estimate, level=level, method=method,
-                            fallback=self.fallback, engine="point")
+            return Interval(
+                low=self.estimate,
+                high=self.estimate,
+                level=level,
+                method=method,
+                fallback=self.fallback,
+                engine="point",
+            )
         q = -float(stdtrit(self.dof, (1 - level) / 2))
-        return Interval(low=self.null_at(q), high=self.null_at(-q), level=level, method=method,
-                        engine="closed_form", alarm=self.alarm)
+        return Interval(
+            low=self.null_at(q),
+            high=self.null_at(-q),
+            level=level,
+            method=method,
+            engine="closed_form",
+            alarm=self.alarm,
+        )
 
     def null_at(self, x: float) -> float:
         "The null value whose statistic is x: @eq-jackknife-hall solved for theta."
         c = self.skewness
         u = x - c / 6
-        if abs(c * u) < 1e-9: s = u * (1 - c * u / 3)
-        elif c * u < -0.9: s = 3 / c * (math.cbrt(1 + c * u) - 1)
-        else: s = 3 / c * math.expm1(math.log1p(c * u) / 3)
+        if abs(c * u) < 1e-9:
+            s = u * (1 - c * u / 3)
+        elif c * u < -0.9:
+            s = 3 / c * (math.cbrt(1 + c * u) - 1)
+        else:
+            s = 3 / c * math.expm1(math.log1p(c * u) / 3)
         return self.estimate - self.standard_error * s
 
     def p_value(self, null: float = 0.0) -> float | None:
         "Two-sided p of D = null, dual to `interval` at every level; None for one unit."
-        if self.fallback is not None and self.fallback.code == "single_pair": return None
-        if self.standard_error == 0: return float(self.estimate == null)
+        if self.fallback is not None and self.fallback.code == "single_pair":
+            return None
+        if self.standard_error == 0:
+            return float(self.estimate == null)
         s = (self.estimate - null) / self.standard_error
-        if math.isinf(s): return 0.0
+        if math.isinf(s):
+            return 0.0
         w = self.skewness * s / 3
         x = s * (1 + w * (1 + w / 3)) + self.skewness / 6
         return min(1.0, 2 * float(stdtr(self.dof, -abs(x))))
@@ -79,41 +98,54 @@ def _power_sums(n: int, fill: Callable, scale: tuple, keep: np.ndarray | None) -
     rows[3] = 1
     four, s6, squares = 0.0, 0.0, 0.0
     for start in range(0, n, _BLOCK):
-        block = rows[:, :n - start]
+        block = rows[:, : n - start]
         y, y2, y3, _ = block
         fill(slice(start, start + _BLOCK), y, y3, y2)  # e, which y^3 then overwrites
-        if scale != (1, 1): y *= scale[0]; y3 *= scale[1]
+        if scale != (1, 1):
+            y *= scale[0]
+            y3 *= scale[1]
         squares += float(y3 @ y3)
         np.multiply(y, y, y2)
         np.multiply(y2, y, y3)
         four = four + block @ y2  # y^3, y^4, y^5 and, with the row of ones, y^2
         s6 += float(y3 @ y3)
-        if keep is not None: keep[start:start + _BLOCK] = y
+        if keep is not None:
+            keep[start : start + _BLOCK] = y
     s3, s4, s5, s2 = four.tolist()
     return [s2, s3, s4, s5, s6, squares]
 
 # %% ../../nbs/statistics/01_jackknife.ipynb #c025
 _EPS = 2.0**-52
-_REASONS = {"single_pair": "One unit carries all the weight: there is no spread to measure.",
-            "all_equal": "All units changed by the same amount."}
+_REASONS = {
+    "single_pair": "One unit carries all the weight: there is no spread to measure.",
+    "all_equal": "All units changed by the same amount.",
+}
 
 
 def _no_spread(n: int, code: str, **parts: float) -> Jackknife:
-    return Jackknife(standard_error=0.0, skewness=0.0, dof=n - 1.0, nu=n - 1.0, n_units=n,
-                     fallback=Fallback(code=code, reason=_REASONS[code]), **parts)
+    return Jackknife(
+        standard_error=0.0,
+        skewness=0.0,
+        dof=n - 1.0,
+        nu=n - 1.0,
+        n_units=n,
+        fallback=Fallback(code=code, reason=_REASONS[code]),
+        **parts,
+    )
 
 
 def jackknife_sums(
-    n: int,             # units
-    estimate: float,    # D
-    effective: float,   # units_eff
-    rounding: float,    # what rounding may leave of sqrt(sum y^2), in units of 8 eps
+    n: int,  # units
+    estimate: float,  # D
+    effective: float,  # units_eff
+    rounding: float,  # what rounding may leave of sqrt(sum y^2), in units of 8 eps
     sums: list[float],  # sum y^2 .. y^6 and sum e^2
     scale: tuple[float, float] = (1, 1),  # what y and e were multiplied by
 ) -> Jackknife:
     "The closed form from its sums (@eq-jackknife-power-sums), or why there is no spread."
     parts = dict(estimate=estimate, units_eff=effective)
-    if effective - 1 < 1e-9: return _no_spread(n, "single_pair", **parts)
+    if effective - 1 < 1e-9:
+        return _no_spread(n, "single_pair", **parts)
     if math.sqrt(sums[0]) <= 8 * _EPS * rounding * scale[0]:
         return _no_spread(n, "all_equal", **parts)
     nu, c = _shape(n, *sums[:5])
@@ -121,18 +153,26 @@ def jackknife_sums(
     return Jackknife(standard_error=error, skewness=c, dof=nu, nu=nu, n_units=n, **parts)
 
 # %% ../../nbs/statistics/01_jackknife.ipynb #c024
-def _fit(n: int, estimate: float, effective: float, rounding: float, fill: Callable,
-         keep: np.ndarray | None = None) -> Jackknife:
+def _fit(
+    n: int,
+    estimate: float,
+    effective: float,
+    rounding: float,
+    fill: Callable,
+    keep: np.ndarray | None = None,
+) -> Jackknife:
     "One walk over the units, then the closed form."
     parts, scale = (n, estimate, effective, rounding), (1, 1)
-    if effective - 1 < 1e-9: return jackknife_sums(*parts, [0.0] * 6)
+    if effective - 1 < 1e-9:
+        return jackknife_sums(*parts, [0.0] * 6)
     with np.errstate(over="ignore", invalid="ignore"):
         sums = _power_sums(n, fill, scale, keep)
     if not (1e-70 < sums[0] < 1e70 and 1e-250 < sums[5] < 1e250):  # y^6 may leave float64
         y, e, other = np.empty((3, n))
         fill(slice(0, n), y, e, other)
-        scale = tuple(2.0 ** -max(-1000, min(1000, math.frexp(np.abs(a).max())[1]))
-                      for a in (y, e))  # powers of two that bring the largest near 1
+        scale = tuple(
+            2.0 ** -max(-1000, min(1000, math.frexp(np.abs(a).max())[1])) for a in (y, e)
+        )  # powers of two that bring the largest near 1
         sums = _power_sums(n, fill, scale, keep)
     return jackknife_sums(*parts, sums, scale)
 
@@ -140,8 +180,13 @@ def _fit(n: int, estimate: float, effective: float, rounding: float, fill: Calla
 class _Ratio:
     "sum N / sum W of one arm; with `means`, numerators are given per unit of weight."
 
-    def __init__(self, numerators: np.ndarray, weights: np.ndarray, means: bool = False,
-                 sums: tuple[float, float, float] | None = None):
+    def __init__(
+        self,
+        numerators: np.ndarray,
+        weights: np.ndarray,
+        means: bool = False,
+        sums: tuple[float, float, float] | None = None,
+    ):
         self.numerators, self.weights, self.means = numerators, weights, means
         if sums is None:
             self.total = float(weights.sum())
@@ -156,13 +201,14 @@ class _Ratio:
     def residuals(self, block: slice, out: np.ndarray) -> np.ndarray:
         "N_u - D W_u."
         top, weights = self.numerators[block], self.weights[block]
-        if self.means: return np.multiply(np.subtract(top, self.estimate, out), weights, out)
+        if self.means:
+            return np.multiply(np.subtract(top, self.estimate, out), weights, out)
         return np.add(np.multiply(weights, -self.estimate, out), top, out)
 
 # %% ../../nbs/statistics/01_jackknife.ipynb #c044
 def jackknife_ratio(
     numerators: np.ndarray,  # N_u, shape (n_units,); with `means`, N_u / W_u
-    weights: np.ndarray,     # W_u >= 0, shape (n_units,)
+    weights: np.ndarray,  # W_u >= 0, shape (n_units,)
     *,
     means: bool = False,
     sums: tuple[float, float, float] | None = None,  # sum W, sum N, sum W^2, where known
@@ -170,15 +216,17 @@ def jackknife_ratio(
 ) -> Jackknife:
     "Jackknife of sum N / sum W over independent units (@eq-jackknife-ratio)."
     arm = _Ratio(numerators, weights, means, sums)
+
     def fill(block, y, e, other):
         arm.residuals(block, y)
         np.subtract(arm.total, arm.weights[block], e)
         np.divide(y, e, e)
+
     return _fit(weights.size, arm.estimate, arm.units_eff, arm.rounding, fill, influence)
 
 # %% ../../nbs/statistics/01_jackknife.ipynb #c045
 def jackknife_ratio_difference(
-    baseline: tuple[np.ndarray, np.ndarray],   # N_u, W_u, shape (n_units,) each
+    baseline: tuple[np.ndarray, np.ndarray],  # N_u, W_u, shape (n_units,) each
     candidate: tuple[np.ndarray, np.ndarray],  # of the same units
     *,
     influence: np.ndarray | None = None,  # filled with y_u up to a factor, shape (n_units,)
@@ -186,6 +234,7 @@ def jackknife_ratio_difference(
     "Jackknife of ratio(candidate) - ratio(baseline); a unit may weigh 0 in one arm."
     a, b = _Ratio(*baseline), _Ratio(*candidate)
     share = b.total / a.total
+
     def fill(block, y, e, other):
         b.residuals(block, y)
         a.residuals(block, other)
@@ -193,19 +242,22 @@ def jackknife_ratio_difference(
         e -= other / (a.total - a.weights[block])
         other *= share
         y -= other
+
     rounding = math.hypot(b.rounding, share * a.rounding)
     effective = min(a.units_eff, b.units_eff)
     return _fit(b.weights.size, b.estimate - a.estimate, effective, rounding, fill, influence)
 
 # %% ../../nbs/statistics/01_jackknife.ipynb #c046
 def jackknife_statistic(
-    estimate: float,            # D of all units
+    estimate: float,  # D of all units
     leave_one_out: np.ndarray,  # D_(u), without each unit, shape (n_units,)
 ) -> Jackknife:
     "Jackknife of any statistic that can be computed again without each unit."
     n, centre = leave_one_out.size, float(leave_one_out.mean())
+
     def fill(block, y, e, other):
         np.subtract(centre, leave_one_out[block], y)
         e[:] = y
+
     largest = float(np.abs(leave_one_out).max())
     return _fit(n, float(estimate), float(n), largest * math.sqrt(n), fill)

@@ -30,8 +30,9 @@ def holm(
 ) -> np.ndarray:  # adjusted, in the order of the input, shape (m,), locked
     "Holm's adjusted p-values (@eq-multiplicity-holm): family-wise error, any dependence."
     left = lambda m: m - np.arange(m)  # m - k + 1 hypotheses are left at rank k
-    return _stepwise(p_values, "holm", left,
-                     lambda p: np.minimum(1.0, np.maximum.accumulate(p)))
+    return _stepwise(
+        p_values, "holm", left, lambda p: np.minimum(1.0, np.maximum.accumulate(p))
+    )
 
 # %% ../../nbs/statistics/07_multiplicity.ipynb #c054
 def benjamini_hochberg(
@@ -39,8 +40,9 @@ def benjamini_hochberg(
 ) -> np.ndarray:  # adjusted, in the order of the input, shape (m,), locked
     "Adjusted p-values for the false discovery rate (@eq-multiplicity-bh)."
     share = lambda m: m / np.arange(1, m + 1)  # m / k
-    return _stepwise(p_values, "benjamini_hochberg", share,
-                     lambda p: np.minimum.accumulate(p[::-1])[::-1])
+    return _stepwise(
+        p_values, "benjamini_hochberg", share, lambda p: np.minimum.accumulate(p[::-1])[::-1]
+    )
 
 # %% ../../nbs/statistics/07_multiplicity.ipynb #c037
 def adjust(

@@ -13,24 +13,29 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtr, stdtr, stdtrit
 
-from ..foundations.interval import (Fallback, Forest, Interval, Shown,
-                                           ends_text)
-from ..foundations.refuse import (PairingError, as_fraction, as_vector, refuse,
-                                         refuse_misaligned)
+from ..foundations.interval import Fallback, Forest, Interval, Shown, ends_text
+from invar_nb.foundations.refuse import (
+    PairingError,
+    as_fraction,
+    as_vector,
+    refuse,
+    refuse_misaligned,
+)
 from .totals import spread_is_rounding
 
 # %% ../../nbs/statistics/05_paired_test.ipynb #c024
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TTest(Shown):
     "Candidate against baseline over pairs: the t test, or why there is none."
+
     statistic: float | None  # t; None without spread
-    df: int                  # n - 1
-    p_value: float | None    # two-sided; None for a single pair
-    mean: float              # D, of candidate - baseline
-    std: float | None        # of the differences, ddof 1; None for a single pair
-    n: int                   # pairs
-    degenerate: str | None   # "single_pair", "all_equal" or None
-    interval: Interval       # of the mean difference
+    df: int  # n - 1
+    p_value: float | None  # two-sided; None for a single pair
+    mean: float  # D, of candidate - baseline
+    std: float | None  # of the differences, ddof 1; None for a single pair
+    n: int  # pairs
+    degenerate: str | None  # "single_pair", "all_equal" or None
+    interval: Interval  # of the mean difference
     effect_size: float | None  # D / std
 
     @property
@@ -42,48 +47,65 @@ class TTest(Shown):
         "The mean of candidate - baseline with its interval, p and the number of pairs."
         p = "no p-value" if self.p_value is None else f"p = {self.p_value:.2g}"
         none = f" ({self.degenerate})" if self.degenerate else ""
-        return (f"candidate - baseline: {self.mean:+.4g} {ends_text(*self.interval)}, {p}, "
-                f"{self.n} pair{'s' * (self.n > 1)}{none}")
+        return (
+            f"candidate - baseline: {self.mean:+.4g} {ends_text(*self.interval)}, {p}, "
+            f"{self.n} pair{'s' * (self.n > 1)}{none}"
+        )
 
     def _forest(self):
-        return Forest(bars=[("", self.mean, *self.interval, None)],
-                      axis="mean difference, candidate - baseline")
+        return Forest(
+            bars=[("", self.mean, *self.interval, None)],
+            axis="mean difference, candidate - baseline",
+        )
 
     to_dict = asdict
 
 
 _REASONS = {
     "single_pair": "one pair shows no spread: there is no statistic and no p-value, and the "
-                   "interval is the difference itself",
+    "interval is the difference itself",
     "all_equal": "the differences are equal within the rounding of the inputs: no spread to "
-                 "divide by, so p is that of the signs alone and the interval is their mean"}
+    "divide by, so p is that of the signs alone and the interval is their mean",
+}
 
 # %% ../../nbs/statistics/05_paired_test.ipynb #c026
 def paired_t_test(
     candidate: object,  # one number per seed, shape (n,)
-    baseline: object,   # the same seeds in the same order
+    baseline: object,  # the same seeds in the same order
     *,
     level: float = 0.95,  # of the interval; 1 - level is the threshold of `significant`
 ) -> TTest:
     "Paired t test of candidate - baseline, the candidate first (@eq-ttest-density)."
     where = "paired_t_test"
     refuse_misaligned(where, {"candidate": candidate, "baseline": baseline})
-    c, b = (as_vector(values, where=where, name=name, minimum=-1e150, maximum=1e150)
-            for name, values in (("candidate", candidate), ("baseline", baseline)))
+    c, b = (
+        as_vector(values, where=where, name=name, minimum=-1e150, maximum=1e150)
+        for name, values in (("candidate", candidate), ("baseline", baseline))
+    )
     level = as_fraction(level, where=where, name="level")
     if c.size != b.size:
-        refuse(where, "both arms must have one number per seed",
-               f"{c.size} and {b.size} numbers", "Run the missing seeds; nothing is cut",
-               error=PairingError)
+        refuse(
+            where,
+            "both arms must have one number per seed",
+            f"{c.size} and {b.size} numbers",
+            "Run the missing seeds; nothing is cut",
+            error=PairingError,
+        )
     if c.size == 0:
-        refuse(where, "there must be at least one pair", "no pairs",
-               "Run both arms on at least one seed", error=PairingError)
+        refuse(
+            where,
+            "there must be at least one pair",
+            "no pairs",
+            "Run both arms on at least one seed",
+            error=PairingError,
+        )
     d, n, df = c - b, c.size, c.size - 1
     scale = max(1e-135, *np.abs(c), *np.abs(b))
     mean = min(max(math.fsum(d.tolist()) / n, float(d.min())), float(d.max()))
     statistic = p_value = std = effect_size = code = None
     half = 0.0
-    if n == 1: code = "single_pair"
+    if n == 1:
+        code = "single_pair"
     else:
         rest = (d - mean).tolist()
         squares = math.fsum([r * r for r in rest]) - math.fsum(rest) ** 2 / n
@@ -97,10 +119,25 @@ def paired_t_test(
             statistic = effect_size * math.sqrt(n)
             p_value = 2 * float(stdtr(df, -abs(statistic)))
     fallback = Fallback(code=code, reason=_REASONS[code]) if code else None
-    interval = Interval(low=mean - half, high=mean + half, level=level, method="t",
-                        fallback=fallback, engine="point" if code else "given")
-    return TTest(statistic=statistic, df=df, p_value=p_value, mean=mean, std=std, n=n,
-                 degenerate=code, interval=interval, effect_size=effect_size)
+    interval = Interval(
+        low=mean - half,
+        high=mean + half,
+        level=level,
+        method="t",
+        fallback=fallback,
+        engine="point" if code else "given",
+    )
+    return TTest(
+        statistic=statistic,
+        df=df,
+        p_value=p_value,
+        mean=mean,
+        std=std,
+        n=n,
+        degenerate=code,
+        interval=interval,
+        effect_size=effect_size,
+    )
 
 # %% ../../nbs/statistics/05_paired_test.ipynb #c029
 EXACT_PAIRS = 32  # differences up to which every pattern is counted
@@ -111,7 +148,8 @@ def patterns_reaching(
     least: int,
 ) -> int:
     "How many of the 2^n sums of +-sizes are at least as far from 0 as `least`, in integers."
-    if least <= 0: return 2**sizes.size
+    if least <= 0:
+        return 2**sizes.size
     halves = [np.zeros(1, np.int64), np.zeros(1, np.int64)]
     for i, size in enumerate(sizes):
         sums = halves[i % 2]
@@ -122,20 +160,23 @@ def patterns_reaching(
 # %% ../../nbs/statistics/05_paired_test.ipynb #c032
 def saddlepoint_share(
     sizes: np.ndarray,  # |d_i| > 0, shape (n,)
-    reach: float,       # |sum d_i|, positive
+    reach: float,  # |sum d_i|, positive
 ) -> float:
     "Share of the sign patterns with a sum at least so far from 0 (@eq-signflip-saddlepoint)."
     least = math.ldexp(1.0, 1 - sizes.size)
     sizes, reach = sizes / sizes.max(), reach / float(sizes.max())
-    if reach >= float(sizes.sum()) * (1 - 1e-12): return least
+    if reach >= float(sizes.sum()) * (1 - 1e-12):
+        return least
     short = lambda t: float(sizes @ np.tanh(t * sizes)) - reach
     high = reach / float(sizes @ sizes)
-    while short(high) < 0: high *= 2
+    while short(high) < 0:
+        high *= 2
     t = float(brentq(short, 0, high, xtol=1e-300, rtol=1e-15))
     tail = np.exp(-2 * t * sizes)  # cosh itself may overflow
     K = t * float(sizes.sum()) + float(np.log1p(tail).sum()) - sizes.size * math.log(2)
     w = math.sqrt(max(2 * (t * reach - K), 0.0))
-    if w < 1e-3: r = w * (1 - float((sizes**4).sum()) / (4 * float(sizes @ sizes) ** 2))
+    if w < 1e-3:
+        r = w * (1 - float((sizes**4).sum()) / (4 * float(sizes @ sizes) ** 2))
     else:
         v = 2 * t * math.sqrt(float((sizes * sizes * tail / (1 + tail) ** 2).sum()))
         r = w + math.log(v / w) / w
@@ -145,9 +186,10 @@ def saddlepoint_share(
 @dataclass(frozen=True, kw_only=True)
 class SignFlip:
     "What the signs of the differences show, given their sizes (@eq-signflip-share)."
+
     p_value: float  # two-sided
-    patterns: int   # 2^n
-    engine: str     # "enumeration" or "saddlepoint"
+    patterns: int  # 2^n
+    engine: str  # "enumeration" or "saddlepoint"
     reaching: int | None = None  # patterns at least as far from 0, where they were counted
 
 # %% ../../nbs/statistics/05_paired_test.ipynb #c033
@@ -160,8 +202,13 @@ def sign_flip_test(
     where = "sign_flip_test"
     d = as_vector(differences, where=where, name="differences")
     if d.size == 0:
-        refuse(where, "there must be at least one difference", "none",
-               "Run both arms on at least one seed", error=PairingError)
+        refuse(
+            where,
+            "there must be at least one difference",
+            "none",
+            "Run both arms on at least one seed",
+            error=PairingError,
+        )
     scale = as_vector([scale or 0.0], where=where, name="scale", minimum=0)[0]
     n, largest = d.size, float(np.abs(d).max())
     grid = 60 - n.bit_length() - math.frexp(largest)[1]  # sums stay below 2^60
@@ -172,7 +219,8 @@ def sign_flip_test(
     least = max(0, abs(int(signed.sum())) - math.ceil(min(ties, 2.0**62)) - n)
     if n <= EXACT_PAIRS:
         reaching = patterns_reaching(sizes, least)
-        return SignFlip(p_value=reaching / 2**n, reaching=reaching, patterns=2**n,
-                        engine="enumeration")
+        return SignFlip(
+            p_value=reaching / 2**n, reaching=reaching, patterns=2**n, engine="enumeration"
+        )
     p = 1.0 if least == 0 else saddlepoint_share(sizes[sizes > 0].astype(float), float(least))
     return SignFlip(p_value=p, patterns=2**n, engine="saddlepoint")

@@ -22,10 +22,11 @@ from .serial import cosine_terms
 @dataclass(frozen=True, kw_only=True)
 class Pilot:
     "How much a unit varies, how well that is known, and what a run of n units will use."
-    sd: float              # s of one unit, SE sqrt(n) of the pilot
+
+    sd: float  # s of one unit, SE sqrt(n) of the pilot
     dof: float = math.inf  # nu behind s; infinite: s is known
-    tail: float = 1.0      # nu_n of a run, per unit: at most 1, less with heavy tails
-    serial: bool = False   # units are windows in text order
+    tail: float = 1.0  # nu_n of a run, per unit: at most 1, less with heavy tails
+    serial: bool = False  # units are windows in text order
 
     def run_dof(self, n: int) -> float:
         "Degrees of freedom of the interval over n units."
@@ -34,12 +35,13 @@ class Pilot:
 
     def upper(self, assurance: float) -> float:
         "What s stays below with this assurance, a probability (@eq-planning-upper)."
-        if math.isinf(self.dof): return self.sd
+        if math.isinf(self.dof):
+            return self.sd
         return self.sd * math.sqrt(self.dof / float(chdtri(self.dof, assurance)))
 
 # %% ../../nbs/statistics/10_planning.ipynb #c009
 def as_pilot(
-    fit: Jackknife,                # of the units: documents, blocks, or windows
+    fit: Jackknife,  # of the units: documents, blocks, or windows
     rows: Jackknife | None = None,  # of the windows, where the fit is of blocks of them
     *,
     serial: bool = False,
@@ -50,8 +52,9 @@ def as_pilot(
     if windows.nu < n - 1:  # 2 / (k - 1), @eq-planning-kurtosis
         excess = (n - 1) / ((n - 2) * (n - 3)) * ((n + 1) * (2 * n / windows.nu - 2) + 6)
         tail = min(1.0, 2 / (2 + excess))
-    pilot = Pilot(sd=fit.standard_error * math.sqrt(windows.units_eff), tail=tail,
-                  serial=serial)
+    pilot = Pilot(
+        sd=fit.standard_error * math.sqrt(windows.units_eff), tail=tail, serial=serial
+    )
     return replace(pilot, dof=fit.dof if rows else pilot.run_dof(fit.n_units))
 
 # %% ../../nbs/statistics/10_planning.ipynb #c038
@@ -68,7 +71,8 @@ def half_width(
     return _quantile(dof, level) * pilot.sd * math.sqrt(ratio / n)
 
 
-def _quantile(dof, level): return -float(stdtrit(dof, (1 - level) / 2))
+def _quantile(dof, level):
+    return -float(stdtrit(dof, (1 - level) / 2))
 
 # %% ../../nbs/statistics/10_planning.ipynb #c039
 def _beyond(nc: float, dof: float, q: float) -> float:
@@ -79,7 +83,8 @@ def _beyond(nc: float, dof: float, q: float) -> float:
 def _claims(root: float, dof: float, delta: float, margin: float, level: float) -> float:
     "Chance of the claim that is true; root is sqrt(n) / sigma (@eq-planning-power)."
     q = _quantile(dof, level)
-    if delta >= margin: return _beyond(root * delta, dof, q)
+    if delta >= margin:
+        return _beyond(root * delta, dof, q)
     return sum(_beyond(root * (margin + d), dof, q) for d in (-delta, delta)) - 1
 
 # %% ../../nbs/statistics/10_planning.ipynb #c040
@@ -87,8 +92,8 @@ def chance_of_claim(
     pilot: Pilot,
     n: int,
     *,
-    delta: float = 0.0,    # D, the true difference
-    margin: float = 0.0,   # m; 0: only a difference is of interest
+    delta: float = 0.0,  # D, the true difference
+    margin: float = 0.0,  # m; 0: only a difference is of interest
     level: float = 0.95,
     assurance: float = 0.8,
 ) -> float:
@@ -120,19 +125,22 @@ def smallest_n(
     low = high = fewest
     while not enough(high):
         low, high = high, 2 * high
-        if high > 1e12: return None
+        if high > 1e12:
+            return None
     while high - low > 1:
         middle = (low + high) // 2
-        if enough(middle): high = middle
-        else: low = middle
+        if enough(middle):
+            high = middle
+        else:
+            low = middle
     return high
 
 # %% ../../nbs/statistics/10_planning.ipynb #c043
 def n_for_power(
     standard_deviation: float,  # s of one unit: SE sqrt(n) of the pilot
-    delta: float,               # D, the difference to be expected
-    margin: float | None,       # m; None: only a difference is of interest
-    power: float = 0.8,         # chance that the claim is made
+    delta: float,  # D, the difference to be expected
+    margin: float | None,  # m; None: only a difference is of interest
+    power: float = 0.8,  # chance that the claim is made
     level: float = 0.95,
 ) -> int | None:
     """Units to claim a difference (|D| >= m) or equivalence (|D| < m); None if none suffices.
@@ -141,23 +149,29 @@ def n_for_power(
     s = 0.01, D = 0.02, where a t test takes 5). `plan_comparison` allows for a small pilot.
     """
     delta, margin, s = abs(delta), margin or 0.0, standard_deviation
-    if delta == margin == 0 or power >= 1: return None
-    if s == 0: return 2
-    return smallest_n(lambda n: _claims(math.sqrt(n) / s, math.inf, delta, margin, level)
-                      >= power * (1 - 1e-12))
+    if delta == margin == 0 or power >= 1:
+        return None
+    if s == 0:
+        return 2
+    return smallest_n(
+        lambda n: (
+            _claims(math.sqrt(n) / s, math.inf, delta, margin, level) >= power * (1 - 1e-12)
+        )
+    )
 
 # %% ../../nbs/statistics/10_planning.ipynb #gate2
 def chance_beyond(
     pilot: Pilot,
     n: int,
     *,
-    delta: float,       # D, the true loss; positive is worse
-    limit: float,       # c, beyond which the rule is red
+    delta: float,  # D, the true loss; positive is worse
+    limit: float,  # c, beyond which the rule is red
     step: float = 0.0,  # between neighbouring estimates: 1/n for answers, 0 for losses
     assurance: float = 0.8,
 ) -> float:
     "Chance that the estimate of n units shows a loss beyond a limit (@eq-planning-limit)."
-    if step: limit = step * (math.floor(limit / step + 1e-9) + 0.5)
+    if step:
+        limit = step * (math.floor(limit / step + 1e-9) + 0.5)
     return float(ndtr(math.sqrt(n) * (delta - limit) / max(pilot.upper(assurance), 1e-300)))
 
 
@@ -165,7 +179,7 @@ def chance_of_red(
     pilot: Pilot,
     n: int,
     *,
-    delta: float,   # D, the true loss; positive is worse
+    delta: float,  # D, the true loss; positive is worse
     margin: float,  # m
     proof: bool = False,  # red unless a loss of the margin is ruled out
     level: float = 0.95,
@@ -188,8 +202,8 @@ def chance_of_width(truth: Pilot, n: int, half_width: float, level: float = 0.95
 
 def skewed_assurance(
     pilot: Pilot,  # of independent units, of which `tail` holds the kurtosis
-    units: int,    # of the pilot
-    needs: Callable[[Pilot], int],        # units that are planned after a pilot
+    units: int,  # of the pilot
+    needs: Callable[[Pilot], int],  # units that are planned after a pilot
     kept: Callable[[Pilot, int], float],  # chance that a run keeps its promise, by the truth
     draws: int = 400,
 ) -> float:

@@ -20,13 +20,15 @@ from .jackknife import Jackknife
 @dataclass(frozen=True, kw_only=True)
 class Pooled:
     "One change for several texts, and what it speaks of."
-    fit: Jackknife                # over texts: what interval and p-value are functions of
-    weights: tuple[float, ...]    # of each text, summing to 1
-    spread: float | None = None   # tau, between texts; None: fixed weights
+
+    fit: Jackknife  # over texts: what interval and p-value are functions of
+    weights: tuple[float, ...]  # of each text, summing to 1
+    spread: float | None = None  # tau, between texts; None: fixed weights
 
     def prediction(self, level: float = 0.95) -> tuple[float, float] | None:
         "Where the next text lies, @eq-pooling-prediction; None for fixed weights."
-        if self.spread is None: return None
+        if self.spread is None:
+            return None
         error = math.hypot(self.spread, self.fit.standard_error)
         half = -float(stdtrit(self.fit.nu - 1, (1 - level) / 2)) * error
         return self.fit.estimate - half, self.fit.estimate + half
@@ -34,31 +36,50 @@ class Pooled:
 
 def _pooled(estimate, error, nu, weights, skewness=0.0, spread=None) -> Pooled:
     n = len(weights)
-    return Pooled(weights=tuple(weights.tolist()), spread=spread, fit=Jackknife(
-        estimate=float(estimate), standard_error=error, skewness=skewness, dof=nu, nu=nu,
-        n_units=n, units_eff=float(n)))
+    return Pooled(
+        weights=tuple(weights.tolist()),
+        spread=spread,
+        fit=Jackknife(
+            estimate=float(estimate),
+            standard_error=error,
+            skewness=skewness,
+            dof=nu,
+            nu=nu,
+            n_units=n,
+            units_eff=float(n),
+        ),
+    )
 
 # %% ../../nbs/statistics/03_pooling.ipynb #c009
 def pool_fixed(
-    estimates: np.ndarray,        # D_k, shape (K,)
+    estimates: np.ndarray,  # D_k, shape (K,)
     standard_errors: np.ndarray,  # SE_k, shape (K,)
-    nu: np.ndarray,               # degrees of freedom of each, shape (K,)
-    weights: np.ndarray,          # at least 0, shape (K,); only their proportions count
+    nu: np.ndarray,  # degrees of freedom of each, shape (K,)
+    weights: np.ndarray,  # at least 0, shape (K,); only their proportions count
     skewness: np.ndarray | None = None,  # c_k, shape (K,); None: 0
 ) -> Pooled:
     "The change on these texts in these shares, @eq-pooling-fixed; raises ContractError."
     estimates, nu, weights = (np.asarray(x, float) for x in (estimates, nu, weights))
     if not weights.sum() > 0:
-        refuse("pool_fixed", "some weight must be positive", "none",
-               "Give weights such as 1, 1, 2")
+        refuse(
+            "pool_fixed",
+            "some weight must be positive",
+            "none",
+            "Give weights such as 1, 1, 2",
+        )
     share = weights / weights.sum()
     c = np.zeros(len(estimates)) if skewness is None else skewness
     parts = (share * standard_errors) ** 2
     total = float(parts.sum())
     counts = parts > 0
     joined = total**2 / float((parts[counts] ** 2 / nu[counts]).sum()) if total else nu.min()
-    return _pooled(share @ estimates, math.sqrt(total), float(joined), share,
-                   float(parts**1.5 @ c) / total**1.5 if total else 0.0)
+    return _pooled(
+        share @ estimates,
+        math.sqrt(total),
+        float(joined),
+        share,
+        float(parts**1.5 @ c) / total**1.5 if total else 0.0,
+    )
 
 # %% ../../nbs/statistics/03_pooling.ipynb #c016
 def _disagreement(tau2, estimates, errors):
@@ -72,23 +93,31 @@ def _between(estimates, errors):
     "tau^2 of Paule and Mandel; Q falls in tau^2, so it is bracketed and halved."
     k = len(estimates)
     low, high = 0.0, float(np.var(estimates)) * k + 1e-300
-    if errors.all() and _disagreement(0.0, estimates, errors)[0] <= k - 1: return 0.0
+    if errors.all() and _disagreement(0.0, estimates, errors)[0] <= k - 1:
+        return 0.0
     while high - low > 1e-13 * high:
         middle = (low + high) / 2
-        if _disagreement(middle, estimates, errors)[0] > k - 1: low = middle
-        else: high = middle
+        if _disagreement(middle, estimates, errors)[0] > k - 1:
+            low = middle
+        else:
+            high = middle
     return high
 
 
 def pool_random(
-    estimates: np.ndarray,        # D_k, shape (K,), K >= 3
+    estimates: np.ndarray,  # D_k, shape (K,), K >= 3
     standard_errors: np.ndarray,  # SE_k, shape (K,)
 ) -> Pooled:
     "The mean change on texts like these, @eq-pooling-hksj; raises ContractError."
     estimates, errors = np.asarray(estimates, float), np.asarray(standard_errors, float)
     if (k := len(estimates)) < 3:
-        refuse("pool_random", "there must be at least 3 texts", f"{k}",
-               "Report each of them, or give fixed weights", error=UsageError)
+        refuse(
+            "pool_random",
+            "there must be at least 3 texts",
+            f"{k}",
+            "Report each of them, or give fixed weights",
+            error=UsageError,
+        )
     if np.ptp(estimates) == 0 and not errors.any():  # nothing moved on any text
         return _pooled(estimates[0], 0.0, k - 1.0, np.full(k, 1 / k), spread=0.0)
     tau2 = _between(estimates, errors)
@@ -98,7 +127,7 @@ def pool_random(
 
 # %% ../../nbs/statistics/03_pooling.ipynb #shr2
 def shrink(
-    estimates: np.ndarray,        # D_k, shape (K,), K >= 3
+    estimates: np.ndarray,  # D_k, shape (K,), K >= 3
     standard_errors: np.ndarray,  # SE_k, above 0
 ) -> np.ndarray:
     "What remains of each without the luck of having been chosen (@eq-pooling-shrink)."

@@ -14,27 +14,39 @@ import numpy as np
 from scipy.special import bdtr, bdtrc, betainc, erfinv, ndtr
 
 from ..foundations.interval import Forest, Interval, Shown, ends_text
-from ..foundations.refuse import (PairingError, as_booleans, as_count, as_fraction,
-                                         refuse, refuse_misaligned)
+from invar_nb.foundations.refuse import (
+    PairingError,
+    as_booleans,
+    as_count,
+    as_fraction,
+    refuse,
+    refuse_misaligned,
+)
 
 # %% ../../nbs/statistics/06_proportions.ipynb #c031
 def _successes(
     successes: object,  # x
-    trials: object,     # n
+    trials: object,  # n
     *,
-    where: str,         # the function that asks, for the message
-    suffix: str = "",   # of the arguments' names: "_a" for successes_a
+    where: str,  # the function that asks, for the message
+    suffix: str = "",  # of the arguments' names: "_a" for successes_a
 ) -> tuple[int, int]:
     "Whole numbers 0 <= x <= n, 1 <= n <= 2**53, or a ContractError that names the argument."
     trials = as_count(trials, where=where, name="trials" + suffix, maximum=2**53)
-    successes = as_count(successes, where=where, name="successes" + suffix, minimum=0,
-                         maximum=trials, code="counts")
+    successes = as_count(
+        successes,
+        where=where,
+        name="successes" + suffix,
+        minimum=0,
+        maximum=trials,
+        code="counts",
+    )
     return successes, trials
 
 
 def wilson_interval(
     successes: int,  # x, 0 <= x <= n
-    trials: int,     # n >= 1
+    trials: int,  # n >= 1
     *,
     level: float = 0.95,
 ) -> Interval:
@@ -62,27 +74,36 @@ def pass_at_k(
     "Unbiased estimate of P(one of k tries is right) (@eq-proportion-pass; Chen et al. 2021)."
     where = "pass_at_k"
     if np.ndim(n) or np.ndim(c):
-        refuse(where, "n and c must be two counts of one problem", "one entry a problem",
-               "Call it for each problem; bootstrap_interval takes the results", code="shape")
+        refuse(
+            where,
+            "n and c must be two counts of one problem",
+            "one entry a problem",
+            "Call it for each problem; bootstrap_interval takes the results",
+            code="shape",
+        )
     n, k = as_count(n, where=where, name="n"), as_count(k, where=where, name="k")
     c = as_count(c, where=where, name="c", minimum=0, maximum=n, code="counts")
     if k > n:
-        refuse(where, "k must not exceed n, since no unbiased estimate exists beyond",
-               f"k = {k}, n = {n}",
-               f"Draw at least {k} samples of each problem, or ask for a smaller k",
-               code="counts")
+        refuse(
+            where,
+            "k must not exceed n, since no unbiased estimate exists beyond",
+            f"k = {k}, n = {n}",
+            f"Draw at least {k} samples of each problem, or ask for a smaller k",
+            code="counts",
+        )
     few, many = min(c, k), max(c, k)
-    if few * many > 38 * n: return 1.0
+    if few * many > 38 * n:
+        return 1.0
     subsets = math.perm(n, few)
     return (subsets - math.perm(n - many, few)) / subsets
 
 # %% ../../nbs/statistics/06_proportions.ipynb #c040
 def difference_ends(
-    values: tuple[float, float],     # a and b
-    ends_a: tuple[float, float],     # of a, at some level
-    ends_b: tuple[float, float],     # of b, at the same
-    correlation: float = 0.0,        # r of the two estimates
-    difference: float | None = None, # b - a, where it is known more exactly
+    values: tuple[float, float],  # a and b
+    ends_a: tuple[float, float],  # of a, at some level
+    ends_b: tuple[float, float],  # of b, at the same
+    correlation: float = 0.0,  # r of the two estimates
+    difference: float | None = None,  # b - a, where it is known more exactly
 ) -> tuple[float, float]:
     "Ends of b - a at that level (@eq-two-proportions-mover; Zou and Donner 2008)."
     a, b = values
@@ -92,8 +113,10 @@ def difference_ends(
 
 
 def newcombe_interval(
-    successes_a: int, trials_a: int,  # of the baseline A
-    successes_b: int, trials_b: int,  # of the candidate B
+    successes_a: int,
+    trials_a: int,  # of the baseline A
+    successes_b: int,
+    trials_b: int,  # of the candidate B
     *,
     level: float = 0.95,
 ) -> Interval:
@@ -109,11 +132,14 @@ def newcombe_interval(
 
 
 def fisher_exact(
-    successes_a: int, trials_a: int,  # of a slice
-    successes_b: int, trials_b: int,  # of the rest, other examples
+    successes_a: int,
+    trials_a: int,  # of a slice
+    successes_b: int,
+    trials_b: int,  # of the rest, other examples
 ) -> float:
     "Fisher's exact two-sided p, different examples (@eq-two-proportions-fisher)."
     from scipy import stats
+
     where = "fisher_exact"
     xa, na = _successes(successes_a, trials_a, where=where, suffix="_a")
     xb, nb = _successes(successes_b, trials_b, where=where, suffix="_b")
@@ -131,18 +157,29 @@ def discordant_pairs(
     a = as_booleans(correct_a, name="correct_a", **more)
     b = as_booleans(correct_b, name="correct_b", **more)
     if a.size != b.size:
-        refuse(where, "both models must answer the same examples",
-               f"{a.size} and {b.size} answers", "Score both on one list of examples",
-               error=PairingError)
+        refuse(
+            where,
+            "both models must answer the same examples",
+            f"{a.size} and {b.size} answers",
+            "Score both on one list of examples",
+            error=PairingError,
+        )
     if a.size == 0:
-        refuse(where, "there must be at least one example", "none",
-               "Score both models on at least one example", error=PairingError, code="empty")
+        refuse(
+            where,
+            "there must be at least one example",
+            "none",
+            "Score both models on at least one example",
+            error=PairingError,
+            code="empty",
+        )
     return int(np.sum(a & ~b)), int(np.sum(b & ~a)), int(a.size)
 
 # %% ../../nbs/statistics/06_proportions.ipynb #c046
 def _variance(delta: float, a: int, b: int, n: int) -> float:
     "Of b - a, where p_B - p_A = delta (@eq-two-proportions-tango)."
-    if delta < 0: return _variance(-delta, b, a, n)
+    if delta < 0:
+        return _variance(-delta, b, a, n)
     middle, rest = a + b - delta * (2 * n - b + a), a * delta * (1 - delta)
     root = math.sqrt(middle * middle + 8 * n * rest)
     q = (middle + root) / (4 * n) if middle >= 0 else 2 * rest / (root - middle)
@@ -157,7 +194,8 @@ def tango_p_value(
 ) -> float:
     "Two-sided p of p_B - p_A = delta, the same examples (Tango 1998)."
     off, variance = abs(b - a - n * delta), _variance(delta, a, b, n)
-    if not variance > 0: return float(off == 0)
+    if not variance > 0:
+        return float(off == 0)
     return 2 * float(ndtr(-off / math.sqrt(variance)))
 
 
@@ -173,18 +211,21 @@ def tango_interval(
         inside = (b - a) / n
         while inside != outside:
             middle = inside / 2 + outside / 2
-            if middle in (inside, outside): break
+            if middle in (inside, outside):
+                break
             survives = (b - a - n * middle) ** 2 <= z * z * _variance(middle, a, b, n)
-            if survives: inside = middle
-            else: outside = middle
+            if survives:
+                inside = middle
+            else:
+                outside = middle
         ends.append(inside)
     return Interval(low=ends[0], high=ends[1], level=level, method="tango")
 
 # %% ../../nbs/statistics/06_proportions.ipynb #tpow2
 def tango_power(
-    n: int,              # examples in all
+    n: int,  # examples in all
     discordance: float,  # psi, share that one model alone has right; at least |delta|
-    delta: float,        # p_B - p_A, the true difference
+    delta: float,  # p_B - p_A, the true difference
     level: float = 0.95,
 ) -> float:
     "Chance that Tango's interval lies on delta's side of 0, by enumeration."
@@ -201,7 +242,7 @@ def tango_power(
 
 
 def tango_detectable(
-    n: int,              # examples in all
+    n: int,  # examples in all
     discordance: float,  # psi, as observed
     power: float = 0.8,
     level: float = 0.95,
@@ -218,19 +259,19 @@ def tango_detectable(
             high = middle
     return high
 
-
 # %% ../../nbs/statistics/06_proportions.ipynb #c049
 @dataclass(frozen=True, kw_only=True, repr=False)
 class McNemar(Shown):
     "Two models on the same examples: what the discordant ones say. Built by `mcnemar`."
-    only_a: int     # right under A (baseline) only
-    only_b: int     # right under B (candidate) only
+
+    only_a: int  # right under A (baseline) only
+    only_b: int  # right under B (candidate) only
     p_value: float  # exact, two-sided
     mid_p: float
-    level: float = 0.95       # 1 - level is the threshold of `significant`
-    trials: int | None = None           # examples in all, where known
-    difference: float | None = None     # p_B - p_A, where trials are known
-    interval: Interval | None = None    # of the difference, Tango's, where trials are known
+    level: float = 0.95  # 1 - level is the threshold of `significant`
+    trials: int | None = None  # examples in all, where known
+    difference: float | None = None  # p_B - p_A, where trials are known
+    interval: Interval | None = None  # of the difference, Tango's, where trials are known
 
     @property
     def significant(self) -> bool:
@@ -239,16 +280,23 @@ class McNemar(Shown):
 
     def summary(self) -> str:
         "The examples that only one has right, p, and candidate - baseline where it is known."
-        text = (f"{self.only_b} right under the candidate only, {self.only_a} under the "
-                f"baseline only, exact p = {self.p_value:.2g}")
-        if self.interval is None: return text
-        return (f"candidate - baseline: {self.difference:+.4g} {ends_text(*self.interval)}; "
-                f"{text}")
+        text = (
+            f"{self.only_b} right under the candidate only, {self.only_a} under the "
+            f"baseline only, exact p = {self.p_value:.2g}"
+        )
+        if self.interval is None:
+            return text
+        return (
+            f"candidate - baseline: {self.difference:+.4g} {ends_text(*self.interval)}; {text}"
+        )
 
     def _forest(self):
         bars = [("", self.difference, *(self.interval or ()), None)]
-        return Forest(bars=bars, axis="share right, candidate - baseline") \
-            if self.interval else None
+        return (
+            Forest(bars=bars, axis="share right, candidate - baseline")
+            if self.interval
+            else None
+        )
 
     to_dict = asdict
 
@@ -263,8 +311,13 @@ def mcnemar(
     "McNemar's test, exact and mid-p (@eq-two-proportions-mcnemar), and Tango's interval."
     where = "mcnemar"
     if np.ndim(only_a) or np.ndim(only_b):
-        refuse(where, "only_a and only_b must be two counts", "one entry an example",
-               "Count them: discordant_pairs(correct_a, correct_b)", code="shape")
+        refuse(
+            where,
+            "only_a and only_b must be two counts",
+            "one entry an example",
+            "Count them: discordant_pairs(correct_a, correct_b)",
+            code="shape",
+        )
     a = as_count(only_a, where=where, name="only_a", minimum=0)
     b = as_count(only_b, where=where, name="only_b", minimum=0)
     as_count(a + b, where=where, name="only_a + only_b", minimum=0, maximum=10**12)
@@ -274,8 +327,13 @@ def mcnemar(
     below = float(betainc(m - few + 1, few, 0.5)) if few and 2 * few < m else 0.0
     exact, mid = min(1.0, 2 * at_most), at_most + below if 2 * few < m else 1.0
     test = dict(only_a=a, only_b=b, p_value=exact, mid_p=mid, level=level)
-    if trials is None: return McNemar(**test)
+    if trials is None:
+        return McNemar(**test)
     trials = as_count(trials, where=where, name="trials", maximum=2**53)
     as_count(m, where=where, name="only_a + only_b", minimum=0, maximum=trials, code="counts")
-    return McNemar(**test, trials=trials, difference=(b - a) / trials,
-                   interval=tango_interval(a, b, trials, level))
+    return McNemar(
+        **test,
+        trials=trials,
+        difference=(b - a) / trials,
+        interval=tango_interval(a, b, trials, level),
+    )

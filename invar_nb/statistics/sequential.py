@@ -27,7 +27,8 @@ def spent(
     "Error that may be spent by then (@eq-sequential-spending; Lan and DeMets 1983)."
     as_choice(spending, SPENDING, where="spent", name="spending")
     share = np.asarray(share, float)
-    if spending == "pocock": return (1 - level) * np.log1p((math.e - 1) * share)
+    if spending == "pocock":
+        return (1 - level) * np.log1p((math.e - 1) * share)
     return (1 - level) * share ** (2 if spending == "rho2" else 1)
 
 
@@ -37,8 +38,10 @@ def information(
 ) -> np.ndarray:
     "Information of each look up to a factor; k = N is exact (@eq-sequential-finite)."
     units = np.asarray(units, float)
-    if total is None: return units
-    with np.errstate(divide="ignore"): return units * total / (total - units)
+    if total is None:
+        return units
+    with np.errstate(divide="ignore"):
+        return units * total / (total - units)
 
 # %% ../../nbs/statistics/09_sequential.ipynb #c016
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(96)
@@ -46,7 +49,8 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(96)
 
 def _leaving(state: tuple | None, now: float, c: float) -> float:
     "Chance of |z| > c at a look, and of no such thing before."
-    if state is None: return 2 * float(ndtr(-c))
+    if state is None:
+        return 2 * float(ndtr(-c))
     u, mass, before = state
     mean, sd = u * math.sqrt(before), math.sqrt(now - before)
     edge = c * math.sqrt(now)
@@ -56,7 +60,8 @@ def _leaving(state: tuple | None, now: float, c: float) -> float:
 def _inside(state: tuple | None, now: float, c: float) -> tuple:
     "The streams still inside after a look (@eq-sequential-density)."
     z = c * _NODES
-    if state is None: density = np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+    if state is None:
+        density = np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
     else:
         u, mass, before = state
         sd = math.sqrt(now - before)
@@ -67,16 +72,18 @@ def _inside(state: tuple | None, now: float, c: float) -> tuple:
 # %% ../../nbs/statistics/09_sequential.ipynb #c017
 def boundaries(
     information: np.ndarray,  # I_k, rising
-    error: np.ndarray,        # spent by each look, rising
-) -> np.ndarray:              # c_k
+    error: np.ndarray,  # spent by each look, rising
+) -> np.ndarray:  # c_k
     "The bound of each look; earlier bounds do not depend on later looks."
     state, found = None, []
     for now, step in zip(information, np.diff(error, prepend=0.0), strict=True):
         low, high = 0.0, 12.0
         for _ in range(60):
             c = (low + high) / 2
-            if _leaving(state, now, c) > step: low = c
-            else: high = c
+            if _leaving(state, now, c) > step:
+                low = c
+            else:
+                high = c
         found.append(high)
         state = _inside(state, now, high)
     return np.array(found)
@@ -96,7 +103,8 @@ def edge_z(
 ) -> float:
     "z of a change of `edge`, positive where the data say more (@eq-sequential-z)."
     p = fit.p_value(edge)
-    if p is None: return 0.0
+    if p is None:
+        return 0.0
     return math.copysign(-float(ndtri(p / 2)), fit.null_at(0.0) - edge)
 
 

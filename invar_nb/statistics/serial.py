@@ -17,10 +17,13 @@ from scipy.special import fdtri
 # %% ../../nbs/statistics/02_serial.ipynb #c035
 from ..foundations.interval import Interval
 from ..foundations.refuse import as_choice, as_fraction, as_vector, refuse
-from .jackknife import (Jackknife, jackknife_ratio,
-                                           jackknife_ratio_difference, jackknife_statistic)
-from .totals import (UnitTotals, as_pairs, round_off, unit_codes,
-                                        units_eff)
+from invar_nb.statistics.jackknife import (
+    Jackknife,
+    jackknife_ratio,
+    jackknife_ratio_difference,
+    jackknife_statistic,
+)
+from .totals import UnitTotals, as_pairs, round_off, unit_codes, units_eff
 
 # %% ../../nbs/statistics/02_serial.ipynb #c014
 def cosine_terms(n: int) -> int:
@@ -51,7 +54,7 @@ def _in_rows(x: np.ndarray, terms: int) -> np.ndarray:  # shape (terms,)
     "The waves of a long series: one product over rows of m windows."
     beta, cosines, sines = _factors(x.size, terms)
     rows = np.zeros((cosines.shape[0], beta.shape[0]))
-    rows.ravel()[:x.size] = x
+    rows.ravel()[: x.size] = x
     inner = rows @ beta
     return (cosines * inner[:, :terms] - sines * inner[:, terms:]).sum(axis=0)
 
@@ -76,29 +79,36 @@ def _alarm_limit(n: int) -> tuple[int, int, int, float]:
 
 def _widened(fit: Jackknife, influence: np.ndarray) -> Jackknife:
     "The jackknife with the long-run variance of the influences, in text order."
-    if fit.fallback is not None: return fit
+    if fit.fallback is not None:
+        return fit
     terms, most, slowest, limit = _alarm_limit(influence.size)
     squares = slow_parts(influence, most)
     squares *= squares
     ratio = 2 / terms * float(squares[:terms].sum()) / float(influence @ influence)
     error = fit.standard_error * math.sqrt(ratio)
-    if influence.size < 10: error = max(error, fit.standard_error)
+    if influence.size < 10:
+        error = max(error, fit.standard_error)
     slow, quick = float(squares[:slowest].sum()), float(squares[slowest:].sum())
     alarm = slow * (most - slowest) > limit * quick * slowest
-    return replace(fit, standard_error=error, dof=1 / (1 / terms + 1 / fit.nu),
-                   alarm="slow_waves" if alarm else None)
+    return replace(
+        fit,
+        standard_error=error,
+        dof=1 / (1 / terms + 1 / fit.nu),
+        alarm="slow_waves" if alarm else None,
+    )
 
 # %% ../../nbs/statistics/02_serial.ipynb #c040
 MOST_BLOCKS = 2**20  # M
 
 
 def block_size(
-    n: int,                   # windows
+    n: int,  # windows
     most: int = MOST_BLOCKS,  # blocks
 ) -> int:
     "m, a power of two (@eq-serial-blocks)."
     size = 1
-    while -(-n // size) > most: size *= 2
+    while -(-n // size) > most:
+        size *= 2
     return size
 
 
@@ -110,13 +120,14 @@ def _in_blocks(most: int, *columns: np.ndarray) -> list[np.ndarray]:
 
 def _of_windows(fit: Jackknife, weights: np.ndarray) -> Jackknife:
     "The fit of blocks, with the numbers of the windows in them."
-    if fit.n_units == weights.size: return fit
+    if fit.n_units == weights.size:
+        return fit
     return replace(fit, n_units=weights.size, units_eff=units_eff(weights))
 
 # %% ../../nbs/statistics/02_serial.ipynb #c041
 def serial_ratio(
     numerators: np.ndarray,  # N_i of windows in the order of the text, shape (n,)
-    weights: np.ndarray,     # W_i >= 0, shape (n,)
+    weights: np.ndarray,  # W_i >= 0, shape (n,)
     *,
     most: int = MOST_BLOCKS,
 ) -> Jackknife:
@@ -128,7 +139,7 @@ def serial_ratio(
 
 # %% ../../nbs/statistics/02_serial.ipynb #c042
 def serial_ratio_difference(
-    baseline: tuple[np.ndarray, np.ndarray],   # N_i, W_i in text order, shape (n,) each
+    baseline: tuple[np.ndarray, np.ndarray],  # N_i, W_i in text order, shape (n,) each
     candidate: tuple[np.ndarray, np.ndarray],
 ) -> Jackknife:
     "Jackknife of ratio(candidate) - ratio(baseline) when neighbouring windows are correlated."
@@ -139,12 +150,13 @@ def serial_ratio_difference(
 
 # %% ../../nbs/statistics/02_serial.ipynb #sst2
 def serial_statistic(
-    estimate: float,            # of all windows
+    estimate: float,  # of all windows
     leave_one_out: np.ndarray,  # without each window, in text order, shape (n,)
 ) -> Jackknife:
     "Jackknife of any statistic of one text whose neighbouring windows are correlated."
-    return _widened(jackknife_statistic(estimate, leave_one_out),
-                    leave_one_out.mean() - leave_one_out)
+    return _widened(
+        jackknife_statistic(estimate, leave_one_out), leave_one_out.mean() - leave_one_out
+    )
 
 # %% ../../nbs/statistics/02_serial.ipynb #c034
 UNITS = ("serial", "windows", "documents")
@@ -152,10 +164,13 @@ UNITS = ("serial", "windows", "documents")
 
 def _plain_pairs(delta: object, tokens: object, where: str) -> tuple:
     "float64 pairs and their sums; arrays with sound counts are not copied."
-    if (type(delta) is type(tokens) is np.ndarray and delta.dtype == np.float64
-            and tokens.dtype in (np.int64, np.float64)
-            and tokens.shape == delta.shape == (delta.size,)
-            and (sums := _sums(delta, tokens)) is not None):
+    if (
+        type(delta) is type(tokens) is np.ndarray
+        and delta.dtype == np.float64
+        and tokens.dtype in (np.int64, np.float64)
+        and tokens.shape == delta.shape == (delta.size,)
+        and (sums := _sums(delta, tokens)) is not None
+    ):
         return delta, tokens.astype(float, copy=False), sums
     delta, tokens = as_pairs(delta, tokens, where=where)
     return delta, tokens.astype(float), None
@@ -166,31 +181,39 @@ def _sums(delta: np.ndarray, tokens: np.ndarray) -> tuple[float, float, float] |
     n, part, sums = tokens.size, 32768, (0.0, 0.0, 0.0)  # windows that stay in the cache
     whole, equal = np.empty(min(part, n)), np.empty(min(part, n), bool)
     for i in range(0, n, part):
-        some = tokens[i:i + part]
-        t, same = whole[:some.size], equal[:some.size]
+        some = tokens[i : i + part]
+        t, same = whole[: some.size], equal[: some.size]
         np.equal(np.rint(some, t), some, same)
-        if not (np.logical_and.reduce(same) and np.minimum.reduce(t) >= 1): return None
-        parts = np.add.reduce(t), t @ delta[i:i + part], t @ t
+        if not (np.logical_and.reduce(same) and np.minimum.reduce(t) >= 1):
+            return None
+        parts = np.add.reduce(t), t @ delta[i : i + part], t @ t
         sums = tuple(map(float.__add__, sums, map(float, parts)))
     return sums if 0 < sums[0] <= 2**53 / 2 else None
 
 # %% ../../nbs/statistics/02_serial.ipynb #c023
 def _document_totals(delta: np.ndarray, tokens: np.ndarray, ids: object, where: str) -> tuple:
     "N_u and W_u of each document; whole numbers below n serve as codes without a search."
-    dense = (type(ids) is np.ndarray and ids.dtype.kind in "iu" and ids.shape == delta.shape
-             and ids.min() >= 0 and ids.max() < ids.size)
-    if dense: codes, n = ids, int(ids.max()) + 1
-    else: codes, n = unit_codes(ids, where=where, name="document_ids", length=delta.size)
+    dense = (
+        type(ids) is np.ndarray
+        and ids.dtype.kind in "iu"
+        and ids.shape == delta.shape
+        and ids.min() >= 0
+        and ids.max() < ids.size
+    )
+    if dense:
+        codes, n = ids, int(ids.max()) + 1
+    else:
+        codes, n = unit_codes(ids, where=where, name="document_ids", length=delta.size)
     weights, numerators = np.bincount(codes, tokens, n), np.bincount(codes, delta * tokens, n)
     seen = weights > 0
     return (numerators, weights) if seen.all() else (numerators[seen], weights[seen])
 
 # %% ../../nbs/statistics/02_serial.ipynb #c043
 def jackknife_interval(
-    delta: object,   # d_i = log_loss(candidate) - log_loss(baseline), shape (n,) [nats/token]
+    delta: object,  # d_i = log_loss(candidate) - log_loss(baseline), shape (n,) [nats/token]
     tokens: object,  # t_i, shape (n,), counts >= 1
     *,
-    units: str = "serial",        # or "windows" (independent ones), or "documents"
+    units: str = "serial",  # or "windows" (independent ones), or "documents"
     document_ids: object = None,  # document of each window, shape (n,), for units="documents"
     level: float = 0.95,
 ) -> Interval:
@@ -199,8 +222,12 @@ def jackknife_interval(
     units = as_choice(units, UNITS, where=where, name="units")
     level = as_fraction(level, where=where, name="level")
     if (units == "documents") != (document_ids is not None):
-        refuse(where, "document_ids and units='documents' belong together", f"units={units!r}",
-               "Give both for documents as units, or neither")
+        refuse(
+            where,
+            "document_ids and units='documents' belong together",
+            f"units={units!r}",
+            "Give both for documents as units, or neither",
+        )
     with np.errstate(over="ignore", invalid="ignore"):
         delta, tokens, sums = _plain_pairs(delta, tokens, where)
         if units == "documents":
@@ -214,14 +241,18 @@ def jackknife_interval(
                 fit = _widened(fit, influence)
     if not math.isfinite(fit.estimate):
         as_vector(delta, where=where, name="delta")  # names the index of a missing one
-        refuse(where, "delta times tokens must fit float64", f"{fit.estimate!r} on average",
-               "No loss in nats is this large; check the unit")
+        refuse(
+            where,
+            "delta times tokens must fit float64",
+            f"{fit.estimate!r} on average",
+            "No loss in nats is this large; check the unit",
+        )
     return fit.interval(level)
 
 # %% ../../nbs/statistics/02_serial.ipynb #c051
 def fit_totals(
     totals: UnitTotals,
-    numerator: str = "delta",       # its columns
+    numerator: str = "delta",  # its columns
     weight: str = "tokens",
     baseline: tuple[str, str] | None = None,  # of the other arm, where it has its own
 ) -> Jackknife:
@@ -229,9 +260,13 @@ def fit_totals(
     (begin, stop), *later = totals.spans.tolist()
     if begin or later:
         first, last = (0, begin) if begin else (stop, later[0][0])
-        refuse("fit_totals", "every window must be counted",
-               f"none of windows {first} to {last - 1}", "Add the part that is missing",
-               code="gap")
+        refuse(
+            "fit_totals",
+            "every window must be counted",
+            f"none of windows {first} to {last - 1}",
+            "Add the part that is missing",
+            code="gap",
+        )
     N, W = totals.columns[numerator], totals.columns[weight]
     serial, windows = totals.kind == "serial", int(totals.windows.sum())
     if baseline is None:
@@ -239,7 +274,8 @@ def fit_totals(
     else:
         arms = tuple(totals.columns[name] for name in baseline), (N, W)
         fit = (serial_ratio_difference if serial else jackknife_ratio_difference)(*arms)
-    if not serial or windows == fit.n_units: return fit
+    if not serial or windows == fit.n_units:
+        return fit
     squares = totals.columns.get(f"{weight}^2")
     effective = fit.units_eff if squares is None else float(W.sum() ** 2 / squares.sum())
     return replace(fit, n_units=windows, units_eff=effective)

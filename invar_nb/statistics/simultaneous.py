@@ -35,8 +35,10 @@ def _outside(c: float, loadings: np.ndarray, nu: float, one_sided: bool = False)
     a, b = (c * scales)[:, None, None] / own, z[:, None] * loadings / own
     above, below = ndtr(b - a), ndtr(-a - b)  # at -z they change places
     missed = (above, below) if one_sided else (above + below,)
-    some = np.mean([-np.expm1(np.log1p(-np.minimum(each, 1 - 1e-16)).sum(axis=2))
-                    for each in missed], axis=0)
+    some = np.mean(
+        [-np.expm1(np.log1p(-np.minimum(each, 1 - 1e-16)).sum(axis=2)) for each in missed],
+        axis=0,
+    )
     return float(chances @ (some @ weights)) / float(weights.sum())
 
 # %% ../../nbs/statistics/08_simultaneous.ipynb #c004
@@ -49,9 +51,11 @@ def _loadings(R: np.ndarray) -> np.ndarray:  # shape (m,)
         before = found.copy()
         for k, row in enumerate(R):
             others = found @ found - found[k] ** 2
-            if others > 0: found[k] = (row @ found - found[k]) / others
+            if others > 0:
+                found[k] = (row @ found - found[k]) / others
             found[k] = min(max(found[k], -_STEEPEST), _STEEPEST)
-        if np.abs(found - before).max() < 1e-12: break
+        if np.abs(found - before).max() < 1e-12:
+            break
     return found
 
 # %% ../../nbs/statistics/08_simultaneous.ipynb #c040
@@ -61,10 +65,11 @@ LARGEST_MISFIT = 0.2  # of a correlation, above which Sidak's bound is taken
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Family:
     "How the differences of several candidates move together."
-    member: np.ndarray            # which statistic each candidate is, shape (m,); -1: none
-    loadings: np.ndarray | None   # of each statistic; None: Sidak
-    misfit: float                 # largest |R_jk - l_j l_k|
-    nu: float                     # degrees of freedom
+
+    member: np.ndarray  # which statistic each candidate is, shape (m,); -1: none
+    loadings: np.ndarray | None  # of each statistic; None: Sidak
+    misfit: float  # largest |R_jk - l_j l_k|
+    nu: float  # degrees of freedom
 
     @property
     def size(self) -> int:
@@ -73,7 +78,8 @@ class Family:
 
     def each(self, level: float = 0.95) -> float:
         "Level of each interval with which all of them hold at `level` (@eq-many-quantile)."
-        if self.size < 2: return level
+        if self.size < 2:
+            return level
         sidak = level ** (1 / self.size)
         return sidak if self.loadings is None else _root(self, level, sidak)
 
@@ -81,7 +87,8 @@ class Family:
         "Adjusted p-values, in the order of the input (Romano and Wolf 2005)."
         adjusted, highest = np.array(p_values, float), 0.0
         for k in np.argsort(adjusted, kind="stable"):
-            if self.member[k] < 0: continue
+            if self.member[k] < 0:
+                continue
             left = np.unique(self.member[(p_values >= p_values[k]) & (self.member >= 0)])
             highest = max(highest, _adjusted(self, float(p_values[k]), left))
             adjusted[k] = highest
@@ -91,7 +98,8 @@ class Family:
         "p that none is better, from one-sided p against each other one (@eq-many-best)."
         p, m = float(np.min(p_values)), max(self.size, 1)
         bonferroni = min(m * p, 1.0)
-        if self.loadings is None or bonferroni < 1e-9 or p == 1: return bonferroni
+        if self.loadings is None or bonferroni < 1e-9 or p == 1:
+            return bonferroni
         c = -float(stdtrit(self.nu, p))
         return min(max(_outside(c, self.loadings, self.nu, True), p), bonferroni)
 
@@ -99,7 +107,8 @@ class Family:
 def _adjusted(family: Family, p: float, left: np.ndarray) -> float:
     "Chance that the smallest p-value of those left is p or less."
     sidak = -math.expm1(left.size * math.log1p(-p)) if p < 1 else 1.0
-    if family.loadings is None or sidak < 1e-9: return sidak
+    if family.loadings is None or sidak < 1e-9:
+        return sidak
     c = -float(stdtrit(family.nu, p / 2))
     return min(max(_outside(c, family.loadings[left], family.nu), p), sidak)
 
@@ -110,7 +119,8 @@ def _root(family: Family, level: float, sidak: float) -> float:
     a, b = (-float(stdtrit(family.nu, (1 - x) / 2)) for x in (level, sidak))
     left, right = excess(a), excess(b)
     for _ in range(30):
-        if abs(right) < 1e-12 or left == right: break
+        if abs(right) < 1e-12 or left == right:
+            break
         a, b = b, b - right * (b - a) / (right - left)
         left, right = right, excess(b)
     return min(max(1 - 2 * float(stdtr(family.nu, -b)), level), sidak)
@@ -118,12 +128,13 @@ def _root(family: Family, level: float, sidak: float) -> float:
 # %% ../../nbs/statistics/08_simultaneous.ipynb #c022
 def fit_family(
     influence: np.ndarray,  # y_uk, shape (n_units, m)
-    nu: np.ndarray,         # degrees of freedom of each candidate, shape (m,)
+    nu: np.ndarray,  # degrees of freedom of each candidate, shape (m,)
 ) -> Family:
     "The one-factor fit of the candidates' correlation, or Sidak where it is off."
     scale = np.sqrt((influence * influence).sum(axis=0))
     moved, member = np.flatnonzero(scale > 0), np.full(scale.size, -1)
-    if not moved.size: return Family(member=member, loadings=None, misfit=0.0, nu=math.inf)
+    if not moved.size:
+        return Family(member=member, loadings=None, misfit=0.0, nu=math.inf)
     unit = influence[:, moved] / scale[moved]
     R = unit.T @ unit
     first = (np.abs(R) > 1 - 1e-9).argmax(axis=0)  # of those that are copies of each other
@@ -133,6 +144,11 @@ def fit_family(
     off = np.abs(R - np.outer(loadings, loadings))
     np.fill_diagonal(off, 0)
     misfit = float(off.max())
-    if misfit < 1e-9: misfit = 0.0  # two or three candidates: exact, but for the iteration
-    return Family(member=member, loadings=loadings if misfit <= LARGEST_MISFIT else None,
-                  misfit=misfit, nu=float(np.median(nu[moved[kept]])))
+    if misfit < 1e-9:
+        misfit = 0.0  # two or three candidates: exact, but for the iteration
+    return Family(
+        member=member,
+        loadings=loadings if misfit <= LARGEST_MISFIT else None,
+        misfit=misfit,
+        nu=float(np.median(nu[moved[kept]])),
+    )

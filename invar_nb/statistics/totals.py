@@ -8,7 +8,10 @@ __all__ = ['SINGLE', 'DOUBLE', 'as_pairs', 'weighted_mean', 'effective_sample_si
            'sum_totals']
 
 # %% ../../nbs/statistics/00_totals.ipynb #c002
-import io, math, os, zipfile
+import io
+import math
+import os
+import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,18 +21,24 @@ import numpy as np
 
 # %% ../../nbs/statistics/00_totals.ipynb #c024
 import invar_nb
+from invar_nb.foundations.refuse import (
+    PairingError,
+    as_count,
+    as_counts,
+    as_vector,
+    refuse,
+    refuse_misaligned,
+)
 from ..foundations.store import as_file, write_bytes
-from ..foundations.refuse import (PairingError, as_count, as_counts, as_vector, refuse,
-                                         refuse_misaligned)
 from ..foundations.text_column import as_text_column
 
 # %% ../../nbs/statistics/00_totals.ipynb #c048
 def as_pairs(
-    delta: object,   # d_i, shape (n,)
+    delta: object,  # d_i, shape (n,)
     tokens: object,  # t_i, shape (n,), counts >= 1
     *,
-    where: str,             # function named by the error
-    name: str = "delta",    # argument named by the error
+    where: str,  # function named by the error
+    name: str = "delta",  # argument named by the error
 ) -> tuple[np.ndarray, np.ndarray]:
     "One difference and one token count per window; no window at all is a `PairingError`."
     refuse_misaligned(where, {name: delta, "tokens": tokens})
@@ -40,9 +49,15 @@ def as_pairs(
 
 
 def _some(values: np.ndarray, where: str) -> None:
-    if values.size: return
-    refuse(where, "there must be at least one pair", "no pairs",
-           "Score both models on at least one window", error=PairingError)
+    if values.size:
+        return
+    refuse(
+        where,
+        "there must be at least one pair",
+        "no pairs",
+        "Score both models on at least one window",
+        error=PairingError,
+    )
 
 # %% ../../nbs/statistics/00_totals.ipynb #c027
 def weighted_mean(
@@ -51,9 +66,15 @@ def weighted_mean(
 ) -> float:
     "Token-weighted mean, sum t_i v_i / sum t_i: correctly rounded, in any order of the rows."
     values, tokens = as_pairs(values, tokens, where="weighted_mean", name="values")
-    with np.errstate(over="ignore"): products = values * tokens
-    products = as_vector(products, where="weighted_mean", name="values times tokens",
-                         minimum=-1e290, maximum=1e290)  # so that the sum fits float64
+    with np.errstate(over="ignore"):
+        products = values * tokens
+    products = as_vector(
+        products,
+        where="weighted_mean",
+        name="values times tokens",
+        minimum=-1e290,
+        maximum=1e290,
+    )  # so that the sum fits float64
     mean = math.fsum(products.tolist()) / int(tokens.sum())
     return min(max(mean, float(values.min())), float(values.max()))  # not beyond the values
 
@@ -68,7 +89,7 @@ def effective_sample_size(
 
 # %% ../../nbs/statistics/00_totals.ipynb #c051
 def spread_is_rounding(
-    delta: object,       # d_i, shape (n,), n >= 1
+    delta: object,  # d_i, shape (n,), n >= 1
     *,
     scale: float = 0.0,  # largest |log-loss| behind the differences, when known
 ) -> bool:
@@ -94,17 +115,17 @@ def unit_codes(
     names: object,  # name of the unit of each item, shape (n,): strings or integers
     *,
     where: str = "unit_codes",  # function named by the error
-    name: str = "names",        # argument named by the error
+    name: str = "names",  # argument named by the error
     length: int | None = None,  # required number of names
-) -> tuple[np.ndarray, int]:    # codes 0 .. n_units - 1 in the order first seen, and n_units
+) -> tuple[np.ndarray, int]:  # codes 0 .. n_units - 1 in the order first seen, and n_units
     "Number the units of the items; equal names are one unit, wherever they stand."
     return as_text_column(names, where=where, name=name, length=length).codes()
 
 # %% ../../nbs/statistics/00_totals.ipynb #c083b
 def units_eff_upto(
     weights: np.ndarray,  # of the items, in the order in which they come, shape (n,)
-    codes: np.ndarray,    # unit of each, shape (n,)
-) -> np.ndarray:          # shape (n,)
+    codes: np.ndarray,  # unit of each, shape (n,)
+) -> np.ndarray:  # shape (n,)
     "Effective number of units after each item; checks nothing."
     together = np.argsort(codes, kind="stable")  # the items of a unit, as they come
     sizes = np.unique(codes, return_counts=True)[1]
@@ -125,7 +146,8 @@ def stored_precision(values: np.ndarray) -> float:
     def has_only(candidates: np.ndarray) -> bool:
         return float(np.abs(candidates - values).max()) <= tolerance
 
-    if has_only(np.round(values, 6)): return DOUBLE  # decimals, whose sums are exact
+    if has_only(np.round(values, 6)):
+        return DOUBLE  # decimals, whose sums are exact
     with np.errstate(over="ignore"):
         singles = values.astype(np.float32).astype(float)
     return SINGLE if has_only(singles) or has_only(np.round(values, 8)) else DOUBLE
@@ -133,45 +155,49 @@ def stored_precision(values: np.ndarray) -> float:
 
 def round_off(
     numerators: np.ndarray,  # N_u, a difference of two arms, shape (n_units,)
-    weights: np.ndarray,     # W_u >= 0
-    largest: np.ndarray,     # largest |value| of each unit behind the differences
+    weights: np.ndarray,  # W_u >= 0
+    largest: np.ndarray,  # largest |value| of each unit behind the differences
     precision: Callable[[], float] = lambda: DOUBLE,  # of these values, as they were stored
-) -> np.ndarray:             # N_u
+) -> np.ndarray:  # N_u
     "Differences with what is rounding taken out: no change, or the same change everywhere."
     used = weights > 0
     means = numerators[used] / weights[used]
     size = float(largest.max())
     dust = 8 * DOUBLE * size
-    if np.abs(means).max() <= dust: return np.zeros_like(numerators)
+    if np.abs(means).max() <= dust:
+        return np.zeros_like(numerators)
     spread, change = float(np.ptp(means)), float(np.median(means))
-    if spread <= dust: return weights * change
+    if spread <= dust:
+        return weights * change
     single_dust = 3 * SINGLE * max(size, abs(change))  # @eq-weighted-rounding
     is_suspect = spread <= single_dust < abs(change) / 10
-    if is_suspect and precision() == SINGLE: return weights * change
+    if is_suspect and precision() == SINGLE:
+        return weights * change
     return numerators
 
 # %% ../../nbs/statistics/00_totals.ipynb #c065
 @dataclass(frozen=True, kw_only=True, eq=False)
 class UnitTotals:
     "Sums of named columns for each independent unit; parts of a text add up."
-    kind: str              # "serial" or "documents"
-    block: int             # windows in a unit of `serial`, else 1
-    plan: str              # digest of what was to be measured
+
+    kind: str  # "serial" or "documents"
+    block: int  # windows in a unit of `serial`, else 1
+    plan: str  # digest of what was to be measured
     positions: np.ndarray  # place of each unit in the text: increasing integers, (n_units,)
-    windows: np.ndarray    # how many were counted in each unit, (n_units,)
-    largest: np.ndarray    # largest |value| of each unit, how far its sums are rounded
+    windows: np.ndarray  # how many were counted in each unit, (n_units,)
+    largest: np.ndarray  # largest |value| of each unit, how far its sums are rounded
     columns: Mapping[str, np.ndarray]  # sums of each column, (n_units,) each
-    spans: np.ndarray      # windows that were counted, disjoint [start, stop), (n_spans, 2)
+    spans: np.ndarray  # windows that were counted, disjoint [start, stop), (n_spans, 2)
 
     @classmethod
     def of(
         cls,
         columns: Mapping[str, np.ndarray],  # values of consecutive windows, shape (n,) each
         *,
-        start: int = 0,                     # number of the first of them in the whole text
-        units: np.ndarray | None = None,    # ordinal of each window's unit in the whole text
-        block: int = 1,                     # windows a unit, where no units are given: serial
-        plan: str = "",                     # digest of the windows, where parts are added
+        start: int = 0,  # number of the first of them in the whole text
+        units: np.ndarray | None = None,  # ordinal of each window's unit in the whole text
+        block: int = 1,  # windows a unit, where no units are given: serial
+        plan: str = "",  # digest of the windows, where parts are added
         largest: np.ndarray | None = None,  # |value| behind each difference, shape (n,)
     ) -> "UnitTotals":
         "Totals of some windows; with `units` of those, else of blocks in text order."
@@ -179,31 +205,46 @@ class UnitTotals:
         start = as_count(start, where="UnitTotals.of", name="start", minimum=0)
         block = as_count(block, where="UnitTotals.of", name="block")
         kind = "serial" if units is None else "documents"
-        if units is None: units = np.arange(start, start + n) // block
+        if units is None:
+            units = np.arange(start, start + n) // block
         largest = np.zeros(n) if largest is None else np.abs(largest)
-        return cls(kind=kind, block=block if kind == "serial" else 1, plan=plan,
-                   spans=np.array([[start, start + n]]),
-                   **_by_place(np.asarray(units), np.ones(n), largest, arrays))
+        return cls(
+            kind=kind,
+            block=block if kind == "serial" else 1,
+            plan=plan,
+            spans=np.array([[start, start + n]]),
+            **_by_place(np.asarray(units), np.ones(n), largest, arrays),
+        )
 
     def __add__(self, other: "UnitTotals") -> "UnitTotals":
         "Both parts; refused where they are of two plans, or where a window is in both."
         for name in ("kind", "block", "plan", "names"):
             mine, theirs = getattr(self, name), getattr(other, name)
-            if mine != theirs: refuse(
-                "UnitTotals", f"the {name} of two parts must match",
-                f"{mine!r} and {theirs!r}", "Sum both parts by one plan", error=PairingError)
+            if mine != theirs:
+                refuse(
+                    "UnitTotals",
+                    f"the {name} of two parts must match",
+                    f"{mine!r} and {theirs!r}",
+                    "Sum both parts by one plan",
+                    error=PairingError,
+                )
         join = lambda name: np.concatenate([getattr(self, name), getattr(other, name)])
         columns = {k: np.concatenate([v, other.columns[k]]) for k, v in self.columns.items()}
-        return replace(self, spans=_joined_spans(join("spans")), **_by_place(
-            join("positions"), join("windows"), join("largest"), columns))
+        return replace(
+            self,
+            spans=_joined_spans(join("spans")),
+            **_by_place(join("positions"), join("windows"), join("largest"), columns),
+        )
 
-    def difference(self, metric: str | None = None, level: float = 0.95, *,
-                   windows: int | None = None) -> "invar_nb.Difference":
+    def difference(
+        self, metric: str | None = None, level: float = 0.95, *, windows: int | None = None
+    ) -> "invar_nb.Difference":
         "The `Difference` of the metric that `sum_pair` summed; `windows`: how many in all."
         return invar_nb.totals_difference(self, metric, level, windows=windows)
 
     @property
-    def names(self) -> list[str]: return sorted(self.columns)
+    def names(self) -> list[str]:
+        return sorted(self.columns)
 
     def write(self, path: str | os.PathLike) -> None:
         "Put the totals at `path`, whole or not at all."
@@ -221,13 +262,20 @@ class UnitTotals:
 def _as_columns(columns, units) -> tuple[dict[str, np.ndarray], int]:
     "(columns of one length, that length); refused where units do not fit."
     where, n = "UnitTotals.of", max(map(len, columns.values()), default=0)
-    if n == 0: refuse(where, "there must be a window", "none", "Skip that part")
+    if n == 0:
+        refuse(where, "there must be a window", "none", "Skip that part")
     u = np.zeros(n, int) if units is None else np.asarray(units)
     if u.shape != (n,) or u.dtype.kind not in "iu" or u.min() < 0:
-        refuse(where, f"units must be {n} whole numbers from 0", repr(u)[:60],
-               "Number the unit of each window in the whole text")
-    return {name: as_vector(values, where=where, name=f"column {name!r}", length=n)
-            for name, values in columns.items()}, n
+        refuse(
+            where,
+            f"units must be {n} whole numbers from 0",
+            repr(u)[:60],
+            "Number the unit of each window in the whole text",
+        )
+    return {
+        name: as_vector(values, where=where, name=f"column {name!r}", length=n)
+        for name, values in columns.items()
+    }, n
 
 
 def _by_place(positions, windows, largest, columns) -> dict:
@@ -237,9 +285,12 @@ def _by_place(positions, windows, largest, columns) -> dict:
         positions, windows, largest = positions[order], windows[order], largest[order]
         columns = {name: values[order] for name, values in columns.items()}
     first = np.flatnonzero(np.r_[True, positions[1:] != positions[:-1]])
-    return {"positions": positions[first], "windows": np.add.reduceat(windows, first),
-            "largest": np.maximum.reduceat(largest, first),
-            "columns": {name: np.add.reduceat(v, first) for name, v in columns.items()}}
+    return {
+        "positions": positions[first],
+        "windows": np.add.reduceat(windows, first),
+        "largest": np.maximum.reduceat(largest, first),
+        "columns": {name: np.add.reduceat(v, first) for name, v in columns.items()},
+    }
 
 
 def _joined_spans(spans: np.ndarray) -> np.ndarray:
@@ -247,9 +298,14 @@ def _joined_spans(spans: np.ndarray) -> np.ndarray:
     spans = spans[np.argsort(spans[:, 0], kind="stable")]
     twice = np.flatnonzero(spans[1:, 0] < spans[:-1, 1])
     if twice.size:
-        refuse("UnitTotals", "no window may be counted twice",
-               f"window {spans[twice[0] + 1, 0]}", "Add each part once", error=PairingError,
-               code="twice")
+        refuse(
+            "UnitTotals",
+            "no window may be counted twice",
+            f"window {spans[twice[0] + 1, 0]}",
+            "Add each part once",
+            error=PairingError,
+            code="twice",
+        )
     opens = np.r_[True, spans[1:, 0] > spans[:-1, 1]]
     return np.column_stack([spans[opens, 0], spans[np.r_[opens[1:], True], 1]])
 
@@ -257,7 +313,8 @@ def _joined_spans(spans: np.ndarray) -> np.ndarray:
 class RunningTotals:
     "Parts that are added as they come, in any order, each unit copied about log(parts) times."
 
-    def __init__(self): self._stack: list[UnitTotals] = []
+    def __init__(self):
+        self._stack: list[UnitTotals] = []
 
     def add(self, part: UnitTotals) -> None:
         "Count one more part in."
@@ -269,7 +326,8 @@ class RunningTotals:
         "All parts so far; refused where there is none."
         if not self._stack:
             refuse("sum_totals", "there must be a part", "none", "Read one first")
-        while len(self._stack) > 1: self._stack.append(self._stack.pop() + self._stack.pop())
+        while len(self._stack) > 1:
+            self._stack.append(self._stack.pop() + self._stack.pop())
         return self._stack[0]
 
 
@@ -281,7 +339,8 @@ def join_units(totals: UnitTotals, units: np.ndarray) -> UnitTotals:
 def sum_totals(parts: Iterable[UnitTotals]) -> UnitTotals:
     "All parts added up, in any order."
     running = RunningTotals()
-    for part in parts: running.add(part)
+    for part in parts:
+        running.add(part)
     return running.total()
 
 # %% ../../nbs/statistics/00_totals.ipynb #c073
@@ -292,10 +351,14 @@ def _check_claims(path: Path) -> None:
         if sum(info.file_size for info in archive.infolist()) > path.stat().st_size:
             raise ValueError("it claims more bytes than it has")
         for info in archive.infolist():
-            if info.compress_type != zipfile.ZIP_STORED: raise ValueError("it is compressed")
+            if info.compress_type != zipfile.ZIP_STORED:
+                raise ValueError("it is compressed")
             with archive.open(info) as file:
-                header = (read.read_array_header_1_0 if read.read_magic(file) == (1, 0)
-                          else read.read_array_header_2_0)
+                header = (
+                    read.read_array_header_1_0
+                    if read.read_magic(file) == (1, 0)
+                    else read.read_array_header_2_0
+                )
                 shape, _, kind = header(file)
                 claimed = math.prod(shape) * kind.itemsize
                 if claimed != info.file_size - file.tell():
@@ -306,18 +369,39 @@ def _unpacked(path: Path) -> UnitTotals:
     "The totals in a file; whatever is wrong with it is one refusal."
     try:
         _check_claims(path)
-        with np.load(path, allow_pickle=False) as data: fields = dict(data)
+        with np.load(path, allow_pickle=False) as data:
+            fields = dict(data)
         sums, names = fields.pop("sums"), fields.pop("columns").tolist()
         fields |= {name: fields[name].item() for name in ("kind", "block", "plan")}
         totals = UnitTotals(columns=dict(zip(names, sums, strict=True)), **fields)
         units = np.stack([totals.positions, totals.windows, totals.largest, *sums])
         rising = (np.diff(part) > 0 for part in (units[0], totals.spans.ravel()))
-        if not (totals.block >= 1 <= units.shape[1] and np.isfinite(units).all()
-                and all(map(np.all, rising)) and totals.spans.shape[1:] == (2,)
-                and units[1].min() >= 1 and units[1].sum() == np.diff(totals.spans).sum()):
+        if not (
+            totals.block >= 1 <= units.shape[1]
+            and np.isfinite(units).all()
+            and all(map(np.all, rising))
+            and totals.spans.shape[1:] == (2,)
+            and units[1].min() >= 1
+            and units[1].sum() == np.diff(totals.spans).sum()
+        ):
             raise ValueError("units and spans that do not fit together")
         return totals
-    except (OSError, EOFError, LookupError, TypeError, AttributeError, ValueError,
-            RuntimeError, SyntaxError, TokenError, zipfile.BadZipFile) as error:
-        refuse("UnitTotals.read", "the file must hold totals", f"{path.name} ({error})",
-               "Write them again with UnitTotals.write", code="damaged")
+    except (
+        OSError,
+        EOFError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        ValueError,
+        RuntimeError,
+        SyntaxError,
+        TokenError,
+        zipfile.BadZipFile,
+    ) as error:
+        refuse(
+            "UnitTotals.read",
+            "the file must hold totals",
+            f"{path.name} ({error})",
+            "Write them again with UnitTotals.write",
+            code="damaged",
+        )

@@ -21,19 +21,23 @@ def split_options(options: Mapping) -> tuple[dict, dict]:
     "Options of `Rules`, and those of `compare_models`; an unknown one is a UsageError."
     from invar_nb.comparison.rules import Rules
     from invar_nb.shell.compare import SCORING, check_scoring
+
     names = {f.name for f in fields(Rules)}
     check_scoring(options, "assert_not_worse", {*names, *SCORING})
-    return ({name: value for name, value in options.items() if name in names},
-            {name: value for name, value in options.items() if name not in names})
+    return (
+        {name: value for name, value in options.items() if name in names},
+        {name: value for name, value in options.items() if name not in names},
+    )
 
 # %% ../../nbs/testing/00_gate.ipynb #gat05
 PATHS = (str, os.PathLike)  # else it is an arm in memory
 
 
 def study_of(
-    baseline: Any, candidate: Any,    # arm in memory, file, folder of another tool, or model
+    baseline: Any,
+    candidate: Any,  # arm in memory, file, folder of another tool, or model
     margin: str | float | Mapping | None,  # 2%, 0.02, metric -> margin; None: as `compare`
-    options: Mapping,                 # of `Rules`, and of `compare_models`
+    options: Mapping,  # of `Rules`, and of `compare_models`
 ):
     "The study of two arms, wherever they are; ContractError, PairingError, UsageError."
     from invar_nb.comparison.rules import Rules
@@ -41,18 +45,28 @@ def study_of(
     from invar_nb.shell.compare import compare_models
     from invar_nb.shell.options import parse_margin, resolve_margin
     from invar_nb.shell.work import write_baseline
+
     asked = parse_margin(margin) if isinstance(margin, str) else None
     judged, scoring = split_options(options)
     rules = Rules(margin=asked.value if asked else margin, **judged)
-    rules = replace(rules, accepted=[replace(one, expired=None)  # by today, not when made
-                                     for one in rules.accepted])
+    rules = replace(
+        rules,
+        accepted=[
+            replace(one, expired=None)  # by today, not when made
+            for one in rules.accepted
+        ],
+    )
     arms = {"baseline": baseline, "candidate": candidate}
     apart = {name: arm for name, arm in arms.items() if not isinstance(arm, PATHS)}
     if len(apart) == 2:
         if scoring:
-            refuse("assert_not_worse", "options of the text and of models need a model or a "
-                   "file", ", ".join(scoring), "Leave them out: both arms are in memory",
-                   error=UsageError)
+            refuse(
+                "assert_not_worse",
+                "options of the text and of models need a model or a file",
+                ", ".join(scoring),
+                "Leave them out: both arms are in memory",
+                error=UsageError,
+            )
         result = study(arms, rules)
     else:
         with TemporaryDirectory() as folder:
@@ -62,18 +76,19 @@ def study_of(
                 write_baseline(arm, arms[name])
             result = compare_models(*map(str, arms.values()), rules=rules, **scoring)
     for row in result.leading if asked else ():  # 2% of a score that is no share means nothing
-        resolve_margin(asked, scale=row.value.scale, unit=row.value.unit,
-                       name=row.value.metric.name)
+        resolve_margin(
+            asked, scale=row.value.scale, unit=row.value.unit, name=row.value.metric.name
+        )
     return result
 
 # %% ../../nbs/testing/00_gate.ipynb #gat08
 def assert_not_worse(
-    baseline: Any,                # arm in memory, file, folder of another tool, or model
-    candidate: Any,               # the same
+    baseline: Any,  # arm in memory, file, folder of another tool, or model
+    candidate: Any,  # the same
     *,
     margin: str | float | Mapping | None = None,  # 2%, metric -> margin; None: as compare
-    require: str | None = None,   # equivalent, not-worse, ...; None: no regression is shown
-    **options: Any,               # of `Rules`, and of `compare_models`: text="wiki.jsonl"
+    require: str | None = None,  # equivalent, not-worse, ...; None: no regression is shown
+    **options: Any,  # of `Rules`, and of `compare_models`: text="wiki.jsonl"
 ) -> Any:
     """The study, or AssertionError: the headline and the rule that failed. An inconclusive
     result passes, with a warning; require="not-worse" makes it fail.
@@ -87,31 +102,44 @@ def assert_not_worse(
     contrasts, better, scale, multiplicity, intersect, drop_failed, tier, profile, gate, tail,
     fail_inconclusive, accepted."""
     __tracebackhide__ = True  # pytest shows the line of the test
-    try: result = study_of(baseline, candidate, margin, {"required": require, **options})
-    except ContractError as error: raise error.with_traceback(None) from None
+    try:
+        result = study_of(baseline, candidate, margin, {"required": require, **options})
+    except ContractError as error:
+        raise error.with_traceback(None) from None
     end = result.report().exit
     because = end["because"][0].upper() + end["because"][1:]
     because = because.replace("--require not-beyond", 'require="not-beyond"')
-    if end["code"]: raise AssertionError(f"{result.headline} {because}")
-    if end["rule"] == "no_regression_shown": warnings.warn(
-        f"{result.headline} An inconclusive result passes; require=\"not-worse\" makes it "
-        "fail.", stacklevel=2)
+    if end["code"]:
+        raise AssertionError(f"{result.headline} {because}")
+    if end["rule"] == "no_regression_shown":
+        warnings.warn(
+            f'{result.headline} An inconclusive result passes; require="not-worse" makes it '
+            "fail.",
+            stacklevel=2,
+        )
     return result
 
 # %% ../../nbs/testing/00_gate.ipynb #gat10e
 def measure_model(
-    model: str, path: Path,
-    text: Any, questions: Any,  # file, or files of one text; one of them
-    scoring: Mapping,           # options of `compare_models`
+    model: str,
+    path: Path,
+    text: Any,
+    questions: Any,  # file, or files of one text; one of them
+    scoring: Mapping,  # options of `compare_models`
 ) -> None:
     "Put the losses of a model on the text, or its answers to the questions, into a file."
     from invar_nb.shell.groups import Comparing, Loading, Scoring
     from invar_nb.shell.work import check_baseline, save_answers, save_scored
+
     given = [name for name, file in (("text", text), ("questions", questions)) if file]
-    if len(given) != 1: refuse(
-        "baseline_file", "the model of a baseline needs text= or questions=",
-        " and ".join(given) or "none", "Give one; each has a baseline_file of its own",
-        error=UsageError)
+    if len(given) != 1:
+        refuse(
+            "baseline_file",
+            "the model of a baseline needs text= or questions=",
+            " and ".join(given) or "none",
+            "Give one; each has a baseline_file of its own",
+            error=UsageError,
+        )
     check_baseline("answers" if questions else "losses", path)
     kind = Loading if questions else Scoring
     known = {f.name: scoring[f.name] for f in fields(kind) if f.name in scoring}
@@ -126,57 +154,77 @@ def measure_model(
 @dataclass(frozen=True)
 class BaselineFile:
     "The file of losses or answers that a test compares with."
+
     path: Path
-    update: bool = False   # write it instead
+    update: bool = False  # write it instead
     notes: list = field(default_factory=list, compare=False)  # what was written
 
     def assert_not_worse(self, candidate: Any, **options: Any) -> Any:
         "As the function, with this baseline; None where the baseline was written."
         __tracebackhide__ = True
         if self.update:
-            try: return self.renew(candidate, **options)
-            except ContractError as error: raise error.with_traceback(None) from None
+            try:
+                return self.renew(candidate, **options)
+            except ContractError as error:
+                raise error.with_traceback(None) from None
         if not self.path.is_file():
-            raise AssertionError(f"There is no {self.path}. Write it: pytest "
-                                 "--update-baseline")
+            raise AssertionError(
+                f"There is no {self.path}. Write it: pytest --update-baseline"
+            )
         return assert_not_worse(self.path, candidate, **options)
 
-    def renew(self, candidate: Any, margin: Any = None, require: str | None = None,
-              **options: Any) -> None:
+    def renew(
+        self, candidate: Any, margin: Any = None, require: str | None = None, **options: Any
+    ) -> None:
         "Write it; AssertionError, and the old one is kept, as `reason_to_keep` says."
         __tracebackhide__ = True
         from invar_nb.files.sources import read_arms
         from invar_nb.shell.work import reason_to_keep
+
         judged = {"required": require, **split_options(options)[0]}
         new = self.path.with_name(f"new-{self.path.name}")
         try:
             replace(self, path=new).write(candidate, **options)
             for old in read_arms(self.path).values() if self.path.is_file() else ():
-                try: seen = study_of(old, *read_arms(new).values(), margin, judged)
-                except UsageError: raise  # of the options
-                except ContractError: continue  # of another text, perhaps
-                if why := reason_to_keep(seen, seen.report().exit): raise AssertionError(
-                    f"Kept: {self.path}, since {why}. {seen.headline} To take it all the "
-                    "same, delete that file and run this again.")
+                try:
+                    seen = study_of(old, *read_arms(new).values(), margin, judged)
+                except UsageError:
+                    raise  # of the options
+                except ContractError:
+                    continue  # of another text, perhaps
+                if why := reason_to_keep(seen, seen.report().exit):
+                    raise AssertionError(
+                        f"Kept: {self.path}, since {why}. {seen.headline} To take it all the "
+                        "same, delete that file and run this again."
+                    )
             new.replace(self.path)
             self.notes.append(f"baseline updated: {self.path}")
-        finally: new.unlink(missing_ok=True)
+        finally:
+            new.unlink(missing_ok=True)
 
-    def write(self, candidate: Any, text: Any = None, questions: Any = None,
-              **options: Any) -> None:
+    def write(
+        self, candidate: Any, text: Any = None, questions: Any = None, **options: Any
+    ) -> None:
         "Put the evidence of the candidate there; a model scores the text, or answers."
         from invar_nb.files.sources import Reading, read_arms
         from invar_nb.shell.arms import SCORED, arm_kind
         from invar_nb.shell.work import write_baseline
+
         scoring = split_options(options)[1]
         if isinstance(candidate, PATHS) and arm_kind(str(candidate)) in SCORED:
             return measure_model(str(candidate), self.path, text, questions, scoring)
         if isinstance(candidate, PATHS):
             task = scoring.get("task") or ()
-            arms = read_arms(candidate, Reading(tasks=(task,) if isinstance(
-                task, str) else tuple(task)))
-            if len(arms) > 1: refuse(
-                "baseline_file", "a baseline must be of one task", ", ".join(arms),
-                f"Give task={next(iter(arms))!r}", error=UsageError)
-            candidate, = arms.values()
+            arms = read_arms(
+                candidate, Reading(tasks=(task,) if isinstance(task, str) else tuple(task))
+            )
+            if len(arms) > 1:
+                refuse(
+                    "baseline_file",
+                    "a baseline must be of one task",
+                    ", ".join(arms),
+                    f"Give task={next(iter(arms))!r}",
+                    error=UsageError,
+                )
+            (candidate,) = arms.values()
         write_baseline(candidate, self.path)

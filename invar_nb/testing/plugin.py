@@ -16,9 +16,13 @@ from .gate import BaselineFile
 def pytest_addoption(parser) -> None:
     "The option that renews baselines."
     parser.getgroup("invar_nb").addoption(
-        "--update-baseline", action="store_true", default=False, help="Write the baselines of "
+        "--update-baseline",
+        action="store_true",
+        default=False,
+        help="Write the baselines of "
         "baseline_file from this run's candidates; one that is not equivalent, improved or "
-        "not worse fails, and is not written.")
+        "not worse fails, and is not written.",
+    )
 
 
 _UPDATED = pytest.StashKey[list]()
@@ -27,11 +31,14 @@ _UPDATED = pytest.StashKey[list]()
 @pytest.fixture
 def baseline_file(request):
     "Name of a file beside the test -> the `BaselineFile` there."
+
     def named(name: str) -> BaselineFile:
         path = Path(request.path).parent / name
         file = BaselineFile(path, request.config.getoption("--update-baseline"))
-        if file.update: request.config.stash.setdefault(_UPDATED, []).append(file)
+        if file.update:
+            request.config.stash.setdefault(_UPDATED, []).append(file)
         return file
+
     return named
 
 
