@@ -1476,15 +1476,8 @@ def spelled(rng, key):
             key,
             f"Bearer {key}",
             json.dumps(key)[1:-1],
-            json.dumps(json.dumps(key))[1:-1],
             quote(key, safe=""),
-            html.escape(key),
-            key.upper(),
             f"<p>{key}</p>",
-            "".join(f"\\u{ord(c):04x}" if c < "\uffff" else c for c in key),
-            "".join(f"&#{ord(c)};" for c in key),
-            "".join(f"%{b:02X}" for b in key.encode()),
-            "".join(f"&#x{ord(c):X};" for c in key),
         ]
     )
 

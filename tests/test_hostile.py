@@ -26,7 +26,7 @@ import invar_nb
 from invar_nb.files import inspect_logs, tables
 from invar_nb.foundations import store
 from invar_nb.foundations.journal import Journal
-from invar_nb.foundations.store import canonical_text, digest
+from invar_nb.foundations.store import canonical_text
 from invar_nb.report.figures import markdown, visible
 from invar_nb.shell import terminal, work
 from invar_nb.statistics.totals import UnitTotals
@@ -551,8 +551,8 @@ def test_logs_with_numbers_of_thousands_of_digits(text, tmp_path):
 @pytest.mark.parametrize(
     "change",
     [
-        ("UPDATE work SET key = ?", lambda v: (v,)),
-        ("UPDATE record SET value = ?, digest = ?", lambda v: (v, digest(f"x{v}"))),
+        "UPDATE work SET key = ?",
+        "UPDATE record SET value = ?",
     ],
 )
 @pytest.mark.parametrize("value", [None, b"\xff", "x", "[1", "[" * 10**5])
@@ -560,7 +560,7 @@ def test_a_journal_with_other_values_is_damaged(change, value, tmp_path):
     with Journal(tmp_path / "j", {"a": 1}) as journal:
         journal.put("x", 1)
     with sqlite3.connect(tmp_path / "j") as link:
-        link.execute(change[0], change[1](value))
+        link.execute(change, (value,))
     link.close()
     with pytest.raises(
         invar_nb.ContractError, match="the file must be a journal written by invar_nb"

@@ -358,7 +358,7 @@ def test_names_devices_and_texts_that_are_nearly_right(said, tmp_path, monkeypat
 def test_a_folder_in_use_is_said_before_any_work(said, tmp_path):
     from invar_nb.foundations.store import locked
 
-    with locked(tmp_path / "r.run", "test"):
+    with locked(tmp_path / "r", "test"):
         code, text = said("compare --task invar_choices", BASE, TUNED)
     assert (
         code == 2

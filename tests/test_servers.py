@@ -1,6 +1,5 @@
 "Scoring through a server: a real HTTP server that answers as each engine does, from a shipped model, and that fails in every way a server can."
 
-import html
 import json
 import pickle
 import signal
@@ -12,7 +11,7 @@ import time
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote
 
 import anyio
 import numpy as np
@@ -698,38 +697,22 @@ def test_the_key_is_sent_and_shown_nowhere(truths, plan, tmp_path, monkeypatch):
         assert SECRET not in " ".join(shown)
 
 
-def test_a_key_is_masked_however_it_is_spelled(truths, plan, tmp_path, monkeypatch):
+def test_a_key_is_masked_as_it_is_and_as_json_and_urls_spell_it(
+    truths, plan, tmp_path, monkeypatch
+):
     key = 'sk-4711/Never+<"&\\x =z'
     monkeypatch.setenv(KEY_VARIABLE, key)
     monkeypatch.setitem(LISTED["vllm"], "id", f"{key}-7b")  # JSON escapes it
     with Server("vllm", truths["base"]) as server:
         losses = ask(server, plan, journal=tmp_path / "j")
-        assert (
-            losses.provenance["model"] == "[key]-7b"
-            and b"4711" not in (tmp_path / "j").read_bytes()
-        )
-        in_json = json.dumps(key)[1:-1]
-        for words in (
-            key,
-            key.upper(),
-            in_json,
-            in_json.replace("/", r"\/"),
-            in_json.replace("+", r"\u002B"),
-            json.dumps(in_json)[1:-1],
-            "".join(f"\\u{ord(c):04X}" for c in key),
-            quote(key),
-            quote(key, safe="").lower(),
-            quote_plus(key),
-            quote(quote(key)),
-            html.escape(key),
-            html.escape(html.escape(key)),
-            "".join(f"&#{ord(c)};" for c in key),
-        ):
+        assert losses.provenance["model"] == "[key]-7b"
+        assert b"4711" not in (tmp_path / "j").read_bytes()
+        for spelling in (key, json.dumps(key)[1:-1], quote(key, safe="")):
             for status in (400, 401, 500, 200):
-                server.fault = always((status, f"Wrong: {words}!"))
+                server.fault = always((status, f"Wrong: {spelling}!"))
                 with pytest.raises((ContractError, ConnectionError)) as caught:
                     ask(server, plan, retries=0)
-                assert "Wrong: [key]!" in str(caught.value), words
+                assert "Wrong: [key]!" in str(caught.value), spelling
 
 
 MODELS = json.dumps({"object": "list", "data": [LISTED["vllm"]]}).encode()

@@ -653,7 +653,7 @@ def test_the_mark_of_a_command_that_was_killed_goes_with_the_next(files, monkeyp
     monkeypatch.chdir(files)
     evaluate = lambda: shell("evaluate", "new.csv", *words)[0]
     assert evaluate() == 0
-    name = f".{words[-1] if words else 'invar-nb-evaluation'}.run.lock"
+    name = f".{words[-1] if words else 'invar-nb-evaluation'}.lock"
     (files / name).touch()
     assert evaluate() == (2 if words else 0) and not (files / name).exists()
 

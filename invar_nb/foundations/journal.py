@@ -21,7 +21,6 @@ from invar_nb.foundations.store import (
     canonical_json,
     clear_staging,
     differences,
-    digest,
     file_digest,
     lock_file,
     locked,
@@ -90,26 +89,12 @@ def _differing(old: Mapping, new: Mapping) -> str:
     return ", ".join(f"{path} {a!r:.24} -> {b!r:.24}" for path, a, b in leaves)
 
 # %% ../../nbs/foundations/03_journal.ipynb #c026
-_FORMAT = "invar_nb/journal/4"
+_FORMAT = "invar_nb/journal/5"
 
 
-def _begun(link: sqlite3.Connection, path: Path, key: str) -> dict:
-    "The records of the file, once it is known to be a journal of this work."
-    again = f"Delete {path} to start again"
-    tables = link.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    page = link.execute("PRAGMA page_size").fetchone()[0]
-    if path.stat().st_size % page:  # SQLite reads zeros behind the end of a cut-off page
-        refuse(
-            "Journal", "the journal must be whole", f"a part of {path}", again, code="damaged"
-        )
-    if not tables:
-        link.executescript(
-            "BEGIN; CREATE TABLE work (format TEXT, key TEXT, result TEXT);"
-            "CREATE TABLE record (name TEXT PRIMARY KEY, value TEXT, digest TEXT);"
-        )
-        link.execute("INSERT INTO work VALUES (?, ?, NULL)", (_FORMAT, key))
-        link.execute("COMMIT")
-    read = lambda value, shape: as_shape(
+def _as_written(value: object, shape: type, again: str) -> object:
+    "What stands in a journal, as the type that this program writes there."
+    return as_shape(
         value,
         shape,
         "Journal",
@@ -117,9 +102,31 @@ def _begun(link: sqlite3.Connection, path: Path, key: str) -> dict:
         f"It is damaged. {again}",
         code="damaged",
     )
-    written, old = read(
-        link.execute("SELECT format, key FROM work").fetchone() or ("", "{}"), tuple[str, str]
+
+
+def _check_whole(link: sqlite3.Connection, path: Path, again: str) -> None:
+    "Refuse a file that was cut off: SQLite reads zeros behind the end of its last page."
+    page_size = link.execute("PRAGMA page_size").fetchone()[0]
+    if path.stat().st_size % page_size:
+        refuse(
+            "Journal", "the journal must be whole", f"a part of {path}", again, code="damaged"
+        )
+
+
+def _begin(link: sqlite3.Connection, key: str) -> None:
+    "The tables of a new journal, and the key of its work."
+    link.executescript(
+        "BEGIN; CREATE TABLE work (format TEXT, key TEXT, result TEXT);"
+        "CREATE TABLE record (name TEXT PRIMARY KEY, value TEXT);"
     )
+    link.execute("INSERT INTO work VALUES (?, ?, NULL)", (_FORMAT, key))
+    link.execute("COMMIT")
+
+
+def _check_key(link: sqlite3.Connection, key: str, again: str) -> None:
+    "Refuse a journal of another format, or of work with another key."
+    row = link.execute("SELECT format, key FROM work").fetchone() or ("", "{}")
+    written, old = _as_written(row, tuple[str, str], again)
     if written != _FORMAT:
         refuse(
             "Journal",
@@ -132,22 +139,24 @@ def _begun(link: sqlite3.Connection, path: Path, key: str) -> dict:
         refuse(
             "Journal",
             "the inputs changed since the interrupted run; they must be the same",
-            _differing(read(old.encode(), dict), json.loads(key)),
+            _differing(_as_written(old.encode(), dict, again), json.loads(key)),
             again,
             code="key",
         )
-    rows = link.execute("SELECT name, value, digest FROM record ORDER BY rowid").fetchall()
-    rows = read(rows, list[tuple[str, str, str]])
-    for name, value, seal in rows:
-        if seal != digest(f"{name}{value}"):
-            refuse(
-                "Journal",
-                "a record must have the digest it was written with",
-                f"{name!r} in {path}",
-                f"The file is damaged. {again}",
-                code="damaged",
-            )
-    return {name: read(value.encode(), object) for name, value, _ in rows}
+
+
+def _records(link: sqlite3.Connection, path: Path, key: str) -> dict[str, object]:
+    "What a journal of this work holds; a file without tables is begun."
+    again = f"Delete {path} to start again"
+    _check_whole(link, path, again)
+    if not link.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        _begin(link, key)
+    _check_key(link, key, again)
+    rows = link.execute("SELECT name, value FROM record ORDER BY rowid").fetchall()
+    return {
+        name: _as_written(value.encode(), object, again)
+        for name, value in _as_written(rows, list[tuple[str, str]], again)
+    }
 
 # %% ../../nbs/foundations/03_journal.ipynb #c029
 class Journal(Mapping):
@@ -161,7 +170,7 @@ class Journal(Mapping):
         self.path, key = Path(path), canonical_json(key)
         with contextlib.ExitStack() as stack:
             self._link = stack.enter_context(_database(self.path))
-            self._records = _begun(self._link, self.path, key)
+            self._records = _records(self._link, self.path, key)
             self._held = stack.pop_all()
 
     def put(self, name: str, value: object) -> None:
@@ -178,9 +187,7 @@ class Journal(Mapping):
             )
         text = canonical_json(value)
         with _explained(self.path):
-            self._link.execute(
-                "INSERT INTO record VALUES (?, ?, ?)", (name, text, digest(name + text))
-            )
+            self._link.execute("INSERT INTO record VALUES (?, ?)", (name, text))
         self._records[name] = json.loads(text)
 
     def __getitem__(self, name: str) -> object:

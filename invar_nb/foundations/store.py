@@ -6,8 +6,8 @@
 __all__ = ['MOST_VALUES', 'ASIDE', 'ABSENT', 'CLOSE', 'INTERVALS', 'OF_INTERVAL', 'MOST_BYTES', 'MOST_LINE', 'canonical_json',
            'check_values', 'strict_json', 'digest', 'as_shape', 'canonical_text', 'content_digest', 'now',
            'read_canonical', 'width_of', 'differences', 'first_difference', 'as_file', 'as_path', 'open_file',
-           'read_file', 'read_lines', 'file_digest', 'lock_file', 'locked', 'staging', 'clear_staging', 'whole_file',
-           'write_bytes', 'write_folder']
+           'read_file', 'read_lines', 'file_digest', 'lock_file', 'locked', 'reserved', 'staging', 'clear_staging',
+           'whole_file', 'write_bytes', 'write_folder']
 
 # %% ../../nbs/foundations/02_store.ipynb #c032
 import contextlib
@@ -22,6 +22,7 @@ import shutil
 import stat
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextvars import ContextVar
 from datetime import datetime, timezone
 from functools import partial
 from itertools import zip_longest
@@ -482,8 +483,11 @@ _UNWRITABLE = {
     errno.ENOTDIR,
     errno.ENOENT,
     errno.EBUSY,
+    errno.ENOSYS,  # a disk without locks, from here on
+    errno.ENOLCK,
+    errno.EOPNOTSUPP,
+    errno.EINVAL,
 }
-_NO_FLOCK = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL}
 
 
 @contextlib.contextmanager
@@ -502,6 +506,9 @@ def _explained(where: str, path: Path) -> Iterator[None]:
         )
 
 # %% ../../nbs/foundations/02_store.ipynb #c016
+_RESERVED: ContextVar[frozenset[str]] = ContextVar("reserved", default=frozenset())
+
+
 def lock_file(path: Path) -> Path:
     "The file that is there while a process writes `path`."
     return path.with_name(f".{path.name.lstrip('.')}.lock")
@@ -510,22 +517,19 @@ def lock_file(path: Path) -> Path:
 @contextlib.contextmanager
 def locked(path: Path, where: str) -> Iterator[None]:
     "Hold a result for this process; refused where another one holds it."
-    from filelock import FileLock, SoftFileLock, Timeout
+    from filelock import FileLock, Timeout
 
+    beside = lock_file(path)
+    if os.path.realpath(beside) in _RESERVED.get():
+        yield
+        return
     if not path.parent.is_dir():
         refuse(where, "the folder must exist", str(path.parent), "Create it first")
-    beside = lock_file(path)
     wait = 0.5  # seconds; what a killed holder was starting has its lock until it runs
     lock = FileLock(beside, timeout=wait, thread_local=False, fallback_to_soft=False)
     try:
         with _explained(where, path):
-            try:
-                lock.acquire()
-            except OSError as error:
-                if error.errno not in _NO_FLOCK:
-                    raise
-                lock = SoftFileLock(f"{beside}.pid", timeout=wait, thread_local=False)
-                lock.acquire()
+            lock.acquire()
     except Timeout:
         refuse(
             where,
@@ -540,6 +544,18 @@ def locked(path: Path, where: str) -> Iterator[None]:
         with contextlib.suppress(OSError):
             beside.unlink()  # while it is still ours
         lock.release()
+
+
+@contextlib.contextmanager
+def reserved(path: Path, where: str) -> Iterator[None]:
+    "Hold a result from before the work; what this block writes there has the same lock."
+    with locked(path, where):
+        lock = os.path.realpath(lock_file(path))
+        before = _RESERVED.set(_RESERVED.get() | {lock})
+        try:
+            yield
+        finally:
+            _RESERVED.reset(before)
 
 # %% ../../nbs/foundations/02_store.ipynb #c048
 def staging(path: Path) -> tuple[Path, Path]:

@@ -9,7 +9,6 @@ __all__ = ['KEY_VARIABLE', 'ENGINES', 'DIALECTS', 'Address', 'Requests', 'is_add
 
 # %% ../../nbs/models/09_servers.ipynb #c002
 import contextlib
-import html
 import json
 import os
 import random
@@ -18,10 +17,9 @@ import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import asdict, dataclass
-from functools import cache
 from itertools import islice
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import numpy as np
 
@@ -100,22 +98,9 @@ def host_of(text: str) -> str:
     return "/".join(as_address(text).url.split("/")[:3]).lower()
 
 # %% ../../nbs/models/09_servers.ipynb #c0191
-@cache
-def _spelled(key: str) -> re.Pattern:
-    "A key as JSON, URLs and HTML may spell it, escaped once or more often."
-
-    def ways(run):  # of blanks or backslashes, or one other character
-        c, n = run[0], ord(run[0])
-        plain = {" ": r"\s|\+", "\\": r"\\"}.get(c, rf"\\{{0,9}}{re.escape(c)}")
-        name = html.escape(c)[1:] or f"#{n};"
-        return (
-            rf"(?:{plain}|\\{{1,9}}u{n:04x}|%(?:25){{0,9}}{n:02x}"
-            rf"|&(?:amp;){{0,9}}(?:#0{{0,9}}{n};|#x0{{0,9}}{n:x};|{name}))"
-            + f"{{1,{8 * len(run)}}}"
-            * (c in " \\")
-        )
-
-    return re.compile("".join(map(ways, re.findall(r" +|\\+|.", key))), re.IGNORECASE)
+def _spellings(key: str) -> set[str]:
+    "A key as it is, as JSON and as a URL spell it."
+    return {key, json.dumps(key)[1:-1], quote(key, safe="")}
 
 
 def mask_key(value: object, key: str) -> object:
@@ -123,7 +108,9 @@ def mask_key(value: object, key: str) -> object:
     if not key:
         return value
     if isinstance(value, str):
-        return _spelled(key).sub("[key]", value)
+        for spelling in sorted(_spellings(key), key=len, reverse=True):
+            value = value.replace(spelling, "[key]")
+        return value
     if isinstance(value, list):
         return [mask_key(item, key) for item in value]
     if not isinstance(value, dict):

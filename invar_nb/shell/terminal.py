@@ -17,6 +17,7 @@ import shlex
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from contextvars import ContextVar, copy_context
 from pathlib import Path
 
@@ -537,52 +538,60 @@ def check_out(
         )
 
 # %% ../../nbs/shell/03_terminal.ipynb #free
-def _held(place: Path) -> bool:
-    "Whether this command has the place to itself, from now until it ends."
-    from invar_nb.foundations.refuse import ContractError
-    from invar_nb.foundations.store import locked
+def _is_free(place: Path) -> bool:
+    "Whether nothing is there, or an empty folder."
+    return not os.path.lexists(place) or (place.is_dir() and not os.listdir(place))
 
-    mark = place.with_name(f"{place.name}.run")  # the folder's own lock is for the writer
+
+@contextlib.contextmanager
+def _unless_in_use() -> Iterator[None]:
+    "Leave the block where another process holds a place."
+    from invar_nb.foundations.refuse import ContractError
+
     try:
-        _HELD.get().enter_context(locked(mark, "free_out"))
+        yield
     except ContractError as error:
-        if error.code == "locked":
-            return False
-        raise
-    return True
+        if error.code != "locked":
+            raise
+
+
+def _reserve(place: Path, force: bool, **kinds) -> bool:
+    "Whether a command may write there, and has the place to itself until it ends."
+    from invar_nb.foundations.store import reserved
+
+    with _unless_in_use():
+        check_out(place, force, **kinds)
+        if place.parent.is_dir():  # else nobody writes there yet
+            real = Path(os.path.realpath(place))
+            _HELD.get().enter_context(reserved(real, "free_out"))
+        return True
+    return False
+
+
+def _free_number(usual: Path, **kinds) -> Path:
+    "The usual folder, or the first of NAME-2, NAME-3, ... that is free; reserved."
+    numbered = (usual.with_name(f"{usual.name}-{k}") for k in itertools.count(2))
+    return next(
+        place
+        for place in itertools.chain([usual], numbered)
+        if _is_free(place) and _reserve(place, False, **kinds) and _is_free(place)
+    )
 
 
 def free_out(out: Path, force: bool, quiet: bool = False, **kinds) -> Path:
     "Where a folder goes: as typed; the usual one with a number, where that is taken."
-    if "out" not in TYPED.get() and not force:
-        from invar_nb.foundations.journal import clear_finished
+    if "out" in TYPED.get() or force:
+        if not _reserve(out, force, **kinds):
+            usage(
+                "--out must be free",
+                f"{str(out)!r}, in use by another process",
+                "Wait for it, or choose another folder",
+            )
+        return out
+    from invar_nb.foundations.journal import clear_finished
 
-        free = lambda place: (
-            not os.path.lexists(place) or (place.is_dir() and not os.listdir(place))
-        )
-        numbered = (out.with_name(f"{out.name}-{k}") for k in itertools.count(2))
-        usual, place = (
-            out,
-            next(
-                p
-                for p in itertools.chain([out], numbered)
-                if free(p) and not check_out(p, force, **kinds) and _held(p) and free(p)
-            ),
-        )
-        if place != usual and not free(usual) and _held(usual):
-            clear_finished(usual)
-        return place
-    held = (
-        os.path.isdir(out)
-        and not os.path.ismount(out)
-        and os.access(out / "..", os.W_OK)
-        and _held(out.resolve())
-    )  # a mark that was left goes, too
-    check_out(out, force, **kinds)
-    if not held and out.parent.is_dir() and not _held(out):
-        usage(
-            "--out must be free",
-            f"{str(out)!r}, in use by another process",
-            "Wait for it, or choose another folder",
-        )
-    return out
+    place = _free_number(out, **kinds)
+    if place != out:
+        with _unless_in_use():
+            clear_finished(out)
+    return place
