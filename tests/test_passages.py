@@ -73,7 +73,7 @@ def test_classes_of_tokens_are_the_same_from_models_files_and_tiles_and_verify_f
     tmp_path, monkeypatch
 ):
     pytest.importorskip("torch")
-    from invar_nb.foundations.store import read_canonical
+    from invar_nb.foundations.store import read_document
     from invar_nb.models.batches import token_log_losses
     from invar_nb.models.demo_text import demo_documents
     from invar_nb.models.load import load_model
@@ -98,9 +98,7 @@ def test_classes_of_tokens_are_the_same_from_models_files_and_tiles_and_verify_f
     found = {}
     for name, more in runs.items():
         assert main(["compare", *more, "--out", name]) in (0, 1)
-        rows = read_canonical((tmp_path / name / "report.json").read_bytes(), where="t")[
-            "rows"
-        ]
+        rows = read_document((tmp_path / name / "report.json").read_bytes(), where="t")["rows"]
         found[name] = {
             row["key"]["slice"]: row["value"] | {"slice": row["key"]["slice"]}
             for row in rows
@@ -546,7 +544,7 @@ def test_the_worst_windows_are_shown_token_by_token_where_text_is_asked_for(
 ):
     "The tokens add up to the window under both models; without the request no text is in the report; an edit of one token is found."
     pytest.importorskip("torch")
-    from invar_nb.foundations.store import canonical_text, content_digest, read_canonical
+    from invar_nb.foundations.store import canonical_text, content_digest, read_document
     from invar_nb.models.demo_text import demo_documents
     from invar_nb.report.verify import verify
     from invar_nb.shell.demo import demo_model
@@ -569,7 +567,7 @@ def test_the_worst_windows_are_shown_token_by_token_where_text_is_asked_for(
         "-q",
     ]
     assert main([*call, "--out", "plain"]) == 0
-    plain = read_canonical((tmp_path / "plain" / "report.json").read_bytes(), where="t")
+    plain = read_document((tmp_path / "plain" / "report.json").read_bytes(), where="t")
     assert not any(
         "tokens" in row or row["text"]
         for part in plain["pairs"][0]["passages"].values()
@@ -579,7 +577,7 @@ def test_the_worst_windows_are_shown_token_by_token_where_text_is_asked_for(
     assert main([*call, "scoring.show_text=true", "--out", "shown"]) == 0 and verify(
         tmp_path / "shown"
     )
-    d = read_canonical((tmp_path / "shown" / "report.json").read_bytes(), where="t")
+    d = read_document((tmp_path / "shown" / "report.json").read_bytes(), where="t")
     windows = d["pairs"][0]["passages"]["windows"]
     rows = [row for row in (*windows["lost"], *windows["gained"]) if "tokens" in row]
     assert len(rows) == 5

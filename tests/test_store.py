@@ -31,7 +31,7 @@ from invar_nb.foundations.store import (
     content_digest,
     file_digest,
     first_difference,
-    read_canonical,
+    read_document,
     write_bytes,
     write_folder,
 )
@@ -99,18 +99,23 @@ def test_two_trees_differ_where_their_leaves_do(a, b):
     assert first_difference(a, copy.deepcopy(a)) is None
 
 
-def test_only_the_canonical_spelling_is_read():
+def test_how_a_document_is_laid_out_is_no_content():
     doc = {"b": 1.5, "a": "é", "environment": {"host": "x"}, "digest": "y"}
-    spelt = canonical_text(doc)
-    assert read_canonical(spelt.encode(), where="verify") == doc and content_digest(
-        doc
-    ) == content_digest({"a": "é", "b": 1.5})
-    for bad, part in (
-        (json.dumps(doc, ensure_ascii=False), "line 1"),
-        ("[]\n", "one JSON object"),
-        (spelt + "\n", "line 10"),
+    for text in (
+        canonical_text(doc),
+        canonical_text(doc).replace("\n", "\r\n"),
+        json.dumps(doc),
+        json.dumps(dict(reversed(doc.items())), indent=4) + "\n\n",
     ):
-        assert part in str(refused(read_canonical, bad.encode(), where="verify"))
+        read = read_document(text.encode(), where="verify")
+        assert read == doc and content_digest(read) == content_digest({"a": "é", "b": 1.5})
+    for bad, part in (
+        ("[]\n", "one JSON object"),
+        ('{"a": 1, "a": 1}', "keys must not repeat"),
+        ('{"a": NaN}', "numbers must be finite"),
+        ('{"a": 1} x', "must be UTF-8 JSON"),
+    ):
+        assert part in str(refused(read_document, bad.encode(), where="verify"))
 
 
 # --- files and folders ----------------------------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ from invar_nb.foundations.store import (
     clear_staging,
     content_digest,
     first_difference,
-    read_canonical,
+    read_document,
     read_file,
     write_bytes,
 )
@@ -222,7 +222,7 @@ def read_part(target: Target, name: str) -> Part:
     losses, where = None, f"read_part: {name}"
     with target.local(name) as path:
         if name.endswith(".json"):
-            header = read_canonical(read_file(path, where), where=where)
+            header = read_document(read_file(path, where), where=where)
             if header.pop("digest", None) != content_digest(header):
                 refuse(
                     where,

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['MOST_VALUES', 'ASIDE', 'ABSENT', 'CLOSE', 'INTERVALS', 'OF_INTERVAL', 'MOST_BYTES', 'MOST_LINE', 'canonical_json',
            'check_values', 'strict_json', 'digest', 'as_shape', 'canonical_text', 'content_digest', 'now',
-           'read_canonical', 'width_of', 'differences', 'first_difference', 'as_file', 'as_path', 'open_file',
+           'read_document', 'width_of', 'differences', 'first_difference', 'as_file', 'as_path', 'open_file',
            'read_file', 'read_lines', 'file_digest', 'lock_file', 'locked', 'reserved', 'staging', 'clear_staging',
            'whole_file', 'write_bytes', 'write_folder']
 
@@ -25,7 +25,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextvars import ContextVar
 from datetime import datetime, timezone
 from functools import partial
-from itertools import zip_longest
 from pathlib import Path
 from typing import BinaryIO
 
@@ -303,8 +302,8 @@ def now() -> tuple[datetime, bool]:
     return datetime.fromtimestamp(int(epoch), timezone.utc), True
 
 # %% ../../nbs/foundations/02_store.ipynb #c008
-def read_canonical(data: bytes, *, where: str) -> dict:
-    "The document in these bytes; refused where they are not its one spelling."
+def read_document(data: bytes, *, where: str) -> dict:
+    "The JSON object in these bytes, however it is laid out; strict as `strict_json`."
     document = strict_json(data, where=where)
     if not isinstance(document, dict):
         refuse(
@@ -312,16 +311,6 @@ def read_canonical(data: bytes, *, where: str) -> dict:
             "the file must hold one JSON object",
             type(document).__name__,
             "It is not a report",
-        )
-    right, lines = canonical_text(document).encode("utf-8").split(b"\n"), data.split(b"\n")
-    if right != lines:
-        at = next(i for i, (a, b) in enumerate(zip_longest(right, lines)) if a != b)
-        got = b"".join(lines[at : at + 1]).decode("utf-8", "replace").strip()
-        refuse(
-            where,
-            "the document must be in its canonical spelling",
-            f"line {at + 1}: {got!r}",
-            "It was edited or reformatted; get the file as it was written",
         )
     return document
 

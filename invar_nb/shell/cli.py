@@ -577,6 +577,7 @@ def verify(
     whole = stands and not result.partly
     return {
         "verified": whole,
+        "words": not result.other_version,
         "headline": result.headline,
         "digest": result.report.digest,
         "files": list(result.files),
