@@ -639,9 +639,11 @@ def test_a_report_that_went_through_git_on_windows_or_jq_verifies(saved, tmp_pat
 
 
 def turned(value):
-    "The same JSON with the keys of each object in the other order."
+    "The same JSON with the keys of each object in the other order, and 1.0 as jq writes it."
     if isinstance(value, list):
         return [turned(item) for item in value]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
     if not isinstance(value, dict):
         return value
     return {name: turned(item) for name, item in reversed(value.items())}

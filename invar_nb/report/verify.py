@@ -6,7 +6,7 @@
 __all__ = ['NOT_COVERED', 'OF_DIGESTS', 'FAMILY', 'ANSWER', 'WORDS', 'UNLIKE', 'check_evidence_name', 'check_evidence_digest',
            'read_streamed', 'read_arm', 'read_evidence', 'metric_names', 'comparable', 'check_metrics', 'left_out',
            'without_words', 'compute_again', 'read_report', 'check_digest', 'check_names', 'check_page', 'check_pages',
-           'other_files', 'Verification', 'check_numbers', 'verify']
+           'other_files', 'Verification', 'as_float', 'with_floats', 'check_numbers', 'verify']
 
 # %% ../../nbs/report/07_verify.ipynb #c002
 import os
@@ -436,6 +436,23 @@ class Verification:
         )
 
 # %% ../../nbs/report/07_verify.ipynb #c013v
+def as_float(stored: object, computed: object) -> object:
+    "A stored value; a whole number is a float where one was computed: jq writes 1.0 as 1."
+    if type(stored) is not int or type(computed) is not float:
+        return stored
+    return computed if stored == computed else float(stored)  # -0.0 too
+
+
+def with_floats(stored: object, computed: object) -> object:
+    "The stored document, with floats where the computed one has them."
+    if isinstance(stored, dict) and isinstance(computed, dict):
+        return {name: with_floats(x, computed.get(name)) for name, x in stored.items()}
+    lists = isinstance(stored, list) and isinstance(computed, list)
+    if lists and len(stored) == len(computed):
+        return [with_floats(x, y) for x, y in zip(stored, computed, strict=True)]
+    return as_float(stored, computed)
+
+
 def check_numbers(
     d: dict,  # as it was written
     again: dict,  # as it was computed
@@ -480,13 +497,14 @@ def verify(
     if isinstance(without, str):
         without = (without,)
     path = Path(path) / "report.json" if Path(path).is_dir() else Path(path)
-    report, d = read_report(path)
+    _, d = read_report(path)
     check_metrics(d, without)
     again, arms = compute_again(path.parent, d, without)
+    d = with_floats(d, again)
     other_version = "" if d["version"] == invar_nb.__version__ else d["version"]
     check_numbers(d, again, without, other_version)
     check_digest(d)  # now: a changed number is named first
-    report = Report(text=report.text, arms=arms)
+    report = Report(text=canonical_text(d), arms=arms)
     if other_version:
         files = [path.name]
         not_covered = [
