@@ -21,10 +21,7 @@ def __getattr__(name):
     if name in _module_of:
         from importlib import import_module
 
-        from .foundations.docstrings import complete_docstrings
-
         module = import_module("." + _module_of[name], __name__)
-        complete_docstrings(module.__name__)
         return globals().setdefault(name, getattr(module, name))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -1,11 +1,10 @@
-"help() of what `invar_nb` offers: every parameter with what it is, what comes back, errors, the page; and what type checkers see."
+"What `invar_nb` offers to help(), to the TAB key and to type checkers."
 
 import inspect
 import os
 import re
 import subprocess
 import sys
-from configparser import ConfigParser
 from importlib import import_module
 from pathlib import Path
 
@@ -13,149 +12,66 @@ import pages
 import pytest
 
 import invar_nb
-from invar_nb.foundations import docstrings
 
 PUBLIC = [
     name
     for name in invar_nb.__all__
     if inspect.isfunction(getattr(invar_nb, name)) or inspect.isclass(getattr(invar_nb, name))
 ]
-OBVIOUS = {"path", "level"}  # a file; of the interval
-
-
-def members(name):
-    "(name, function, its definition, lines) of a name and of its public methods; a class stands for its fields."
-    thing = getattr(invar_nb, name)
-    found, lines = docstrings.definitions(thing.__module__)
-    yield name, thing, found[name], lines
-    for method, node in found.items():
-        if re.fullmatch(rf"{name}\.[a-z]\w*", method):
-            yield method, getattr(thing, method.partition(".")[2]), node, lines
-
-
-def entry(doc, parameter):
-    "What stands below Parameters of one: its type and, on a line of its own, what it is."
-    return re.search(
-        rf"^\*{{0,2}}{parameter}(?: : (?P<type>[^\n]*)| = .*)?(?:\n    (?P<says>.*))?$",
-        doc,
-        re.M,
-    )
-
-
-def unsaid(name):
-    "Parameters of a name of which help says neither what they are, nor a type of this package, nor a word in the sentence."
-    missing = []
-    for who, thing, node, lines in members(name):
-        if not thing.__doc__:
-            continue
-        sentence = thing.__doc__.split("\n\nParameters")[0]
-        said = (
-            docstrings.fields(thing)
-            if inspect.isclass(thing)
-            else docstrings.parameters(node, lines)
-        )
-        for parameter in said.keys() - {"self", "cls"} - OBVIOUS:
-            if parameter[0] == "_":
-                continue
-            at = entry(thing.__doc__, parameter)
-            types = re.findall(r"\w+", at["type"] or "") if at else ()
-            own = any(inspect.isclass(getattr(invar_nb, word, None)) for word in types)
-            if not at or not (at["says"] or own or re.search(rf"\b{parameter}\b", sentence)):
-                missing.append(f"{who}: {parameter}")
-    return sorted(missing)
+RULES = [  # of `compare`, typed most often
+    *("margin", "metrics", "by", "level", "units"),
+    *("method", "replicates", "seed", "resample", "primary"),
+]
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_help_says_what_every_parameter_is(name):
-    assert not unsaid(name), "write a comment beside it"
-    thing = getattr(invar_nb, name)
-    assert all(
-        entry(thing.__doc__, parameter) for parameter in inspect.signature(thing).parameters
-    )
+def test_every_public_name_has_a_docstring_that_reads_alone(name):
+    docstring = inspect.getdoc(getattr(invar_nb, name))
+    assert docstring and "@" not in re.sub(r"@\d", "", docstring)
 
 
-def test_a_parameter_without_a_word_is_seen(monkeypatch):
-    "A comment that is taken away, and a parameter that help leaves out."
-    assert unsaid("pair_arrays") == []
-    doc = invar_nb.pair_arrays.__doc__
-    monkeypatch.setattr(
-        invar_nb.pair_arrays, "__doc__", doc.replace("\n    t_i, shape (n,), counts >= 1", "")
-    )
-    assert unsaid("pair_arrays") == ["pair_arrays: tokens"]
-    monkeypatch.setattr(
-        invar_nb.pair_arrays, "__doc__", doc.replace("document_ids = None", "ids = None")
-    )
-    assert unsaid("pair_arrays") == ["pair_arrays: document_ids"]
-
-
-@pytest.mark.parametrize("name", PUBLIC)
-def test_help_names_errors_and_the_page(name):
-    thing = getattr(invar_nb, name)
-    assert "@" not in re.sub(r"@\d", "", thing.__doc__)
-    if inspect.isfunction(thing):
-        assert (
-            "Raises\n------\n" in thing.__doc__
-            and "Error\n    " in thing.__doc__
-            or name in ("n_for_power", "result_html")
-        )  # which take any number, any result
-        returns = inspect.signature(thing).return_annotation
-        assert returns is None or "Returns\n-------\n" in thing.__doc__
-    for method, member, *_ in list(members(name))[1:]:
-        assert "Page: " not in (member.__doc__ or ""), method
-    site, page = re.search(r"^Page: (\S+/invar_nb)/(\S+)\.html$", thing.__doc__, re.M).groups()
-    ini = ConfigParser(delimiters=["="])
-    ini.read(pages.root / "settings.ini")
-    assert site == ini["DEFAULT"]["doc_host"] + ini["DEFAULT"]["doc_baseurl"]
-    layer, stem = page.split("/")
-    (found,) = pages.nbs.glob(f"{layer}/[0-9][0-9]_{stem}.ipynb")
-    assert name in found.read_text(encoding="utf-8")
-
-
-def test_equations_that_help_names_are_on_its_page():
+def test_equations_that_docstrings_name_are_on_their_page():
     "But for the jackknife's, of which the default interval is made."
     elsewhere = set()
     for name in PUBLIC:
         thing = getattr(invar_nb, name)
         layer, stem = thing.__module__.split(".")[1:]
         (page,) = pages.nbs.glob(f"{layer}/[0-9][0-9]_{stem}.ipynb")
-        labels = re.findall(r"Eq\. ([a-z][\w-]*[a-z])", thing.__doc__)
-        elsewhere |= {
-            (name, label)
-            for label in labels
-            if f"#eq-{label}}}" not in page.read_text(encoding="utf-8")
-        }
+        text = page.read_text(encoding="utf-8")
+        for label in re.findall(r"Eq\. ([a-z]+(?:-\w+)+)", inspect.getdoc(thing)):
+            if f"#eq-{label}}}" not in text:
+                elsewhere.add((name, label))
     assert elsewhere == {("jackknife_interval", "jackknife-ends")}
 
 
-def test_help_of_compare_lists_every_rule():
-    import dataclasses
+def test_help_of_compare_explains_its_rules():
+    docstring = invar_nb.compare.__doc__
+    explanation = " ".join(docstring.split())
+    assert 'units="auto": documents where there are ten effective ones' in explanation
+    assert "each metric has its own (2 % of perplexity, 2 points of accuracy)" in explanation
+    for rule in ("margin", "metrics", "by", "units", "method", "replicates", "seed"):
+        assert f"{rule}=" in docstring, rule
 
-    for field in dataclasses.fields(invar_nb.Rules):
-        assert entry(invar_nb.compare.__doc__, field.name), field.name
-    assert "one of jackknife, bca, percentile" in invar_nb.compare.__doc__
+
+@pytest.mark.parametrize("name", ["compare", "study"])
+def test_rules_in_a_signature_have_the_defaults_of_rules(name):
+    parameters = inspect.signature(getattr(invar_nb, name)).parameters
+    usual = invar_nb.Rules()
+    for rule in RULES:
+        assert parameters[rule].default == getattr(usual, rule), rule
 
 
-def test_help_says_what_auto_and_none_mean_and_tab_offers_the_rules():
+def test_the_tab_key_offers_the_rules():
     "IPython offers the names of the signature behind `compare(both, un`."
-    import dataclasses
-
     from IPython.core.completer import IPCompleter
 
-    doc = invar_nb.compare.__doc__
-    assert (
-        "auto: documents where there are ten effective ones, else serial"
-        in entry(doc, "units")["says"]
-        and "serial: windows in text order" in entry(doc, "units")["says"]
-    )
-    assert (
-        "None: the metric's own (2 % of perplexity, 2 points of accuracy)"
-        in entry(doc, "margin")["says"]
-    )
-    names = {field.name for field in dataclasses.fields(invar_nb.Rules)}
-    for function in (invar_nb.compare, invar_nb.study, invar_nb.evaluate):
-        assert names <= {*inspect.signature(function).parameters}
-    completer = IPCompleter(namespace={"compare": invar_nb.compare, "both": 0}, use_jedi=False)
+    names = {"compare": invar_nb.compare, "study": invar_nb.study, "both": 0}
+    completer = IPCompleter(namespace=names, use_jedi=False)
     assert "units=" in completer.complete(line_buffer="compare(both, un", cursor_pos=16)[1]
+    assert "margin=" in completer.complete(line_buffer="study(both, mar", cursor_pos=15)[1]
+
+
+def test_tokens_are_no_units():
     with pytest.raises(
         invar_nb.UsageError,
         match='Tokens of a text depend on each other; say units="documents"',
@@ -163,51 +79,17 @@ def test_help_says_what_auto_and_none_mean_and_tab_offers_the_rules():
         invar_nb.Rules(units="tokens")
 
 
-def test_methods_and_results_of_a_module_have_their_help_too():
-    "`compare(...).select?` after `from invar_nb import compare` alone; a second look changes nothing."
-    code = "from invar_nb import compare; from invar_nb.comparison.study import Study; print(Study.select.__doc__)"
-    said = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=pages.root,
-    ).stdout
-    assert "Parameters\n----------\n**key" in said
-    before = invar_nb.compare.__doc__
-    docstrings.complete_docstrings(invar_nb.compare.__module__)
-    assert invar_nb.compare.__doc__ == before
-
-
-def test_without_source_and_without_docstrings_names_still_come(tmp_path):
-    "An installation of bytecode alone, and `python -OO`."
-    code = "import inspect\ndef no(*a): raise OSError('no source')\ninspect.getsource = no\nimport invar_nb; print(invar_nb.compare.__doc__.splitlines()[0])"
-    run = lambda *words: (
-        subprocess.run(
-            [sys.executable, *words],
-            capture_output=True,
-            text=True,
-            check=True,
-            cwd=pages.root,
-        ).stdout
-    )
-    assert run("-c", code).startswith("Two arms, judged")
-    assert (
-        run("-OO", "-B", "-c", "import invar_nb; print(invar_nb.compare.__doc__)").strip()
-        == "None"
-    )
-
-
-def test_the_shell_pays_nothing_for_help():
-    code = "import sys, invar_nb.shell.cli; print('invar_nb.foundations.docstrings' in sys.modules)"
+def test_names_come_without_docstrings():
+    "`python -OO`."
+    code = "import invar_nb; print(invar_nb.compare.__doc__)"
     run = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-OO", "-B", "-c", code],
         capture_output=True,
         text=True,
         check=True,
         cwd=pages.root,
     )
-    assert run.stdout.strip() == "False"
+    assert run.stdout.strip() == "None"
 
 
 def test_tab_offers_the_names_and_nothing_of_ours():

@@ -5,6 +5,9 @@ import re
 
 SHOWN = {"export", "exports", "exporti", "default_exp"}
 LINK = re.compile(r"\[`(\w+)`\]\((https?://[^()\s]+?/(\w+/\w+)\.html#\w+)\)")
+EQUATION = re.compile(r"\bEq\. ([a-z]+(?:-\w+)+)")  # of a docstring, as help() shows it
+CODE = re.compile(r"^```python\n.*?^```", re.M | re.S)
+EXAMPLES = re.compile(r"(?:^>>> .*\n?)+", re.M)
 NESTED = re.compile(r"\[([^\[\]]*)\[(`[^`\n]*`)\]\([^()\s]*\)([^\[\]]*)\]\(")
 
 
@@ -35,9 +38,19 @@ class Pages:
         for output in cell.get("outputs", ()):
             data = output.get("data", {})
             if "text/markdown" in data:
-                data["text/markdown"] = plain_links(
-                    "".join(data["text/markdown"]), self.module
-                )
+                text = plain_links("".join(data["text/markdown"]), self.module)
+                text = CODE.sub(lambda code: unlink(code[0]), text)
+                data["text/markdown"] = fence_examples(EQUATION.sub(r"@eq-\1", text))
+
+
+def unlink(code):
+    "The code of a signature without the links that nbdev draws in its comments."
+    return re.sub(r"\[(`[^`\n]*`)\]\([^)\s]*\)", r"\1", code)
+
+
+def fence_examples(text):
+    "The examples of a docstring as code, which Markdown would take for quotations."
+    return EXAMPLES.sub(lambda lines: f"```python\n{lines[0].rstrip()}\n```\n", text)
 
 
 def plain_links(text, module=""):

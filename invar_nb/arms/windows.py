@@ -81,7 +81,7 @@ def plan_windows(
     first_window: str = "all",  # "context_only": the first L - S tokens are context
     document_id: str = "0",  # copied into every window
 ) -> tuple[Window, ...]:
-    "Windows that score [1, N) once; @eq-windows-plan. Refuses what would skip tokens."
+    "Windows that score [1, N) once; Eq. windows-plan. Refuses what would skip tokens."
     where = "plan_windows"
     n_tokens = as_count(n_tokens, where=where, name="n_tokens", minimum=0)
     max_length = as_count(max_length, where=where, name="max_length", minimum=2)
@@ -165,7 +165,7 @@ def perplexity(
     log_loss,  # l_i [nats/token], shape (n,), finite, >= 0
     tokens,  # t_i, shape (n,), counts >= 1
 ) -> float:
-    "exp of the token-weighted mean log-loss; @eq-windows-perplexity."
+    "exp of the token-weighted mean log-loss; Eq. windows-perplexity."
     log_loss, tokens = _scored(log_loss, tokens, "perplexity")
     mean = weighted_mean(log_loss, tokens)
     if mean > math.log(np.finfo(float).max):
@@ -183,7 +183,7 @@ def bits_per_byte(
     tokens,  # t_i, shape (n,), counts >= 1
     n_bytes,  # UTF-8 bytes that the scored tokens spell: one total, or one count per window
 ) -> float:
-    "Total loss in bits over total bytes; @eq-windows-bits. Comparable across tokenizers."
+    "Total loss in bits over total bytes; Eq. windows-bits. Comparable across tokenizers."
     where = "bits_per_byte"
     log_loss, tokens = _scored(log_loss, tokens, where)
     if np.ndim(n_bytes):

@@ -9,8 +9,8 @@ __all__ = ['BASELINE', 'CONTROL', 'POOLED', 'MOST_LETTERS', 'FEWEST_SLICES', 'IT
            'judge_contrasts', 'shrink_slices', 'may_be_best', 'find_groups', 'judged_against', 'pool_contrasts',
            'judge_study', 'model_name', 'sizes_of', 'smallest_of', 'study_headline', 'Table', 'Study',
            'read_where_needed', 'measure_looks', 'own_metrics', 'rules_of', 'as_arm', 'check_profile', 'study',
-           'scores_of', 'compare_files', 'is_array', 'holds_pairs', 'refuse_compare', 'compare', 'evaluate',
-           'WeightsArm', 'SameStudy']
+           'scores_of', 'compare_files', 'is_array', 'holds_pairs', 'refuse_compare', 'is_arm', 'two_arms', 'compare',
+           'evaluate', 'WeightsArm', 'SameStudy']
 
 # %% ../../nbs/comparison/08_study.ipynb #c002
 import math
@@ -1169,14 +1169,36 @@ def check_profile(pairs: Mapping[tuple[str, str], Pair], rules: Rules) -> None:
 
 # %% ../../nbs/comparison/08_study.ipynb #c025
 @usual_rounding
-def study(
+def study(  # noqa: PLR0913 (a parameter for each rule that is typed often)
     arms: Mapping[tuple[str, str] | str, object],  # name or (name, part); one is "baseline"
-    rules: Rules | None = None,
+    rules: Rules | None = None,  # or its fields, by name:
     *,
+    margin: Mapping[str, float] | float | None = None,  # by metric, or of those that lead
+    metrics: str | Metric | Collection[str | Metric] = (),  # (): all
+    by: str | Collection[str] | None = None,  # columns to slice by; None: the usual ones
+    level: float = 0.95,  # confidence of the intervals
+    units: str = "auto",  # independent ones: documents, clusters, serial, windows, items
+    method: str = "jackknife",  # or bca, percentile: bootstraps
+    replicates: int | None = None,  # of a bootstrap; None: exact
+    seed: int | None = None,  # of its draws
+    resample: str = "windows",  # of a bootstrap; or tokens
+    primary: str | None = None,  # the metric that leads where a part has it
     known: Collection[str] | None = None,  # of which metrics there may be; None: of all
-    **options,  # fields of `Rules`, with metrics of your own
+    **options,  # further fields of `Rules`
 ) -> Study:
     "Every number that follows from arms under rules, judged; ContractError, UsageError."
+    options |= {
+        "margin": margin,
+        "metrics": metrics,
+        "by": by,
+        "level": level,
+        "units": units,
+        "method": method,
+        "replicates": replicates,
+        "seed": seed,
+        "resample": resample,
+        "primary": primary,
+    }
     metrics = own_metrics(options)
     if not isinstance(arms, Mapping):
         refuse(
@@ -1328,46 +1350,95 @@ def refuse_compare(given: Sequence) -> None:
     )
 
 
-def compare(
+def is_arm(value: object) -> bool:
+    "Whether it is an arm, or a list of runs, which is taken for one."
+    return hasattr(value, "kind") or (is_array(value) and holds_runs(value))
+
+
+def two_arms(
+    values: Sequence[object],  # of `compare`
+    score: str | None,  # what arrays of numbers are
+    options: dict,  # of rules; `better` of arrays is taken out
+) -> Sequence[object]:
+    "The arms of baseline and candidate, [] where the values are something else."
+    if len(values) == 1 and isinstance(values[0], Pair):
+        return [] if score else [values[0].baseline, values[0].candidate]
+    if len(values) != 2:
+        return []
+    if all(map(is_arm, values)):
+        return values
+    if score is not None and all(map(is_array, values)):
+        better = options.pop("better", None)
+        return [scores_of(value, score, better) for value in values]
+    return []
+
+
+def compare(  # noqa: PLR0913 (a parameter for each rule that is typed often)
     pair: object,  # of `pair` or `pair_arrays`; or the baseline: a path, an arm, scores
     candidate: object = None,  # the other one, of the same kind
     *others: object,  # refused: several candidates are a `study`
     score: str | None = None,  # what two arrays of numbers are, or a column of two tables
-    **rules,  # fields of `Rules`, with metrics of your own
+    margin: Mapping[str, float] | float | None = None,  # None: the metric's own
+    metrics: str | Metric | Collection[str | Metric] = (),  # (): all
+    by: str | Collection[str] | None = None,  # columns to slice by; None: the usual ones
+    level: float = 0.95,  # confidence of the intervals
+    units: str = "auto",  # independent ones: documents, clusters, serial, windows, items
+    method: str = "jackknife",  # or bca, percentile: bootstraps
+    replicates: int | None = None,  # of a bootstrap; None: exact
+    seed: int | None = None,  # of its draws
+    resample: str = "windows",  # of a bootstrap; or tokens
+    primary: str | None = None,  # the metric that leads where a part has it
+    **rules,  # further fields of `Rules`; of paths also options of `compare_models`
 ) -> Study:
     """Two arms, judged; a `Study`, or ContractError, PairingError, UsageError.
 
-    rules: margin=0.02 (or metric -> margin), metrics=["accuracy"] (names, or a `Metric` of
-    your own), by=["language"], units="documents", level=0.95, method="bca"; all of `Rules`.
-    Of arrays better="lower" says which direction is better, where the name does not; of paths
-    the options of `compare_models` (text="wiki.jsonl") are taken as well.
+    margin=0.02 or {"perplexity": 0.02}: changes below it do not matter; without it each
+    metric has its own (2 % of perplexity, 2 points of accuracy). metrics=["accuracy"]: names,
+    or a `Metric` of your own. by=["language"]: columns to slice by.
+    units="auto": documents where there are ten effective ones, else "serial" (windows in
+    text order, whose neighbours may be correlated); of answers clusters, else items.
+    method="bca" or "percentile": a bootstrap, exact or with replicates=2000, seed=1.
+    rules: all other fields of `Rules`. Of arrays better="lower" says which direction is
+    better, where the name does not; of paths the options of `compare_models`
+    (text="wiki.jsonl") are taken as well.
 
     >>> compare(f1_old, f1_new, score="f1", margin=0.01)
     >>> compare("old.csv", "new.csv")
     >>> compare(pair_arrays(before, after, tokens, document_ids=documents), margin=0.02)
     """
-    given = [pair, *([] if candidate is None else [candidate]), *others]
-    if isinstance(pair, Pair) and len(given) == 1 and score is None:
-        return study({BASELINE: pair.baseline, "candidate": pair.candidate}, **rules)
-    if len(given) == 2:
-        if all(isinstance(one, (str, os.PathLike)) for one in given):
-            return compare_files(given, score, rules)
-        if all(hasattr(one, "kind") or is_array(one) and holds_runs(one) for one in given):
-            return study(dict(zip((BASELINE, "candidate"), given, strict=True)), **rules)
-        if score is not None and all(map(is_array, given)):
-            better = rules.pop("better", None)
-            arms = [scores_of(values, score, better) for values in given]
-            return study(dict(zip((BASELINE, "candidate"), arms, strict=True)), **rules)
-    refuse_compare(given)
+    options = rules | {
+        "margin": margin,
+        "metrics": metrics,
+        "by": by,
+        "level": level,
+        "units": units,
+        "method": method,
+        "replicates": replicates,
+        "seed": seed,
+        "resample": resample,
+        "primary": primary,
+    }
+    values = [pair, *(value for value in (candidate, *others) if value is not None)]
+    if len(values) == 2 and all(isinstance(value, (str, os.PathLike)) for value in values):
+        return compare_files(values, score, options)
+    arms = two_arms(values, score, options)
+    if not arms:
+        refuse_compare(values)
+    return study(dict(zip((BASELINE, "candidate"), arms, strict=True)), **options)
 
 # %% ../../nbs/comparison/08_study.ipynb #c042
 def evaluate(
     arm: object,  # losses, answers, scores, a list of runs; or part -> arm
-    **rules,  # fields of `Rules`
+    *,
+    metrics: str | Metric | Collection[str | Metric] = (),  # (): all
+    by: str | Collection[str] | None = None,  # columns to slice by; None: the usual ones
+    level: float = 0.95,  # confidence of the intervals
+    **rules,  # further fields of `Rules`
 ) -> Study:
     "One arm, or one a part: each metric on all items and on slices; options as for `Rules`."
     parts = arm if isinstance(arm, Mapping) else {"": arm}
-    return study({(BASELINE, part): one for part, one in parts.items()}, **rules)
+    arms = {(BASELINE, part): arm_of_part for part, arm_of_part in parts.items()}
+    return study(arms, metrics=metrics, by=by, level=level, **rules)
 
 # %% ../../nbs/comparison/08_study.ipynb #same2
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -161,7 +161,7 @@ def corpus_bleu(
     lowercase: bool = False,  # compare words in lower case
     **settings,  # of BleuRecipe: max_n, weights, smoothing, ...
 ) -> BleuScore:
-    """BLEU of a corpus, 0 to 1 (@eq-bleu-score), counted and added. Needs the extra `bleu`.
+    """BLEU of a corpus, 0 to 1 (Eq. bleu-score), counted and added. Needs the extra `bleu`.
 
     By default words stand between white space and nothing is smoothed. `compare`, `evaluate`
     and sacreBLEU split as 13a and smooth by exp; sacreBLEU counts from 0 to 100.

@@ -71,7 +71,7 @@ def brier_score(
     *,
     normalization: str = "sum",  # of a row's C squares: "sum" in [0, 2], "mean", "half"
 ) -> float:
-    "Mean squared distance between what was forecast and what came (@eq-brier-score)."
+    "Mean squared distance between what was forecast and what came (Eq. brier-score)."
     p, y = as_forecasts(probability, label, "brier_score")
     factor = _factor(normalization, p.shape[1], "brier_score")
     return float(np.einsum("ic,ic->", p - y, p - y) / len(p) * factor)
@@ -117,7 +117,7 @@ def brier_decomposition(
     n_bins: int | None = None,  # equal width; None: one group per distinct forecast
     normalization: str = "sum",  # as in brier_score
 ) -> BrierDecomposition:
-    "Murphy's decomposition with the two terms that bins add (@eq-brier-terms)."
+    "Murphy's decomposition with the two terms that bins add (Eq. brier-terms)."
     where = "brier_decomposition"
     if n_bins is not None:
         n_bins = as_bins(n_bins, "width", where)

@@ -166,7 +166,7 @@ def precision_recall_f1(
     level: float = 0.95,  # of every interval
     means_over: Sequence | None = None,  # classes the means are taken over; None: all
 ) -> ClassScores:
-    "Precision, recall and F1 of every class, intervals and means (@eq-confusion-rates)."
+    "Precision, recall and F1 of every class, intervals and means (Eq. confusion-rates)."
     where, cells = "precision_recall_f1", np.asarray(matrix)
     level = as_fraction(level, where=where, name="level")
     square = cells.ndim == 2 and cells.shape[0] == cells.shape[1] and cells.size

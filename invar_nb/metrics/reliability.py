@@ -100,7 +100,7 @@ def expected_calibration_error(
     n_bins: int = 10,  # M
     binning: str = "width",  # or "mass": equally many predictions in each bin
 ) -> float:  # in [0, 1]
-    "Mean distance of confidence and accuracy over bins, weighted by counts (@eq-bins-ece)."
+    "Mean distance of confidence and accuracy over bins, weighted by counts (Eq. bins-ece)."
     where = "expected_calibration_error"
     p, y, index, n_bins = _binned(confidence, correct, n_bins, binning, where)
     return float(np.abs(np.bincount(index, weights=y - p)).sum() / p.size)

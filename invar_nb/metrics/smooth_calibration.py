@@ -58,7 +58,7 @@ def smooth_calibration_error(
     confidence: object,  # p_i in [0, 1], shape (n,)
     correct: object,  # y_i, booleans or 0/1, shape (n,)
 ) -> float:  # in [0, 1], in points like an ECE
-    "Smooth calibration error at its own bandwidth (@eq-smooth-fixed); raises ContractError."
+    "Smooth calibration error at its own bandwidth (Eq. smooth-fixed); raises ContractError."
     where = "smooth_calibration_error"
     refuse_misaligned(where, {"confidence": confidence, "correct": correct})
     p = as_confidences(confidence, where)

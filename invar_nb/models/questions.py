@@ -267,7 +267,7 @@ def answer_examples(
     on_known: Callable[[int | None], None] = lambda at: None,  # which of them; None: asks
     **scoring,  # of `score_plan`: batch_tokens, journal, progress
 ) -> Predictions:
-    "The most likely candidate of each question and its share, @eq-answer-confidence."
+    "The most likely candidate of each question and its share, Eq. answer-confidence."
     as_choice(normalize, NORMALIZE, where="answer", name="normalize", error=UsageError)
     plan, unwritable = plan_candidates(model, examples, separator=separator, bos=bos)
     sizes = [*map(len, examples.candidates)]

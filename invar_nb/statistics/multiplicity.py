@@ -28,7 +28,7 @@ def _stepwise(p_values: object, where: str, multiples: Callable, running: Callab
 def holm(
     p_values: object,  # shape (m,), each in [0, 1]; m = 0 is an empty family
 ) -> np.ndarray:  # adjusted, in the order of the input, shape (m,), locked
-    "Holm's adjusted p-values (@eq-multiplicity-holm): family-wise error, any dependence."
+    "Holm's adjusted p-values (Eq. multiplicity-holm): family-wise error, any dependence."
     left = lambda m: m - np.arange(m)  # m - k + 1 hypotheses are left at rank k
     return _stepwise(
         p_values, "holm", left, lambda p: np.minimum(1.0, np.maximum.accumulate(p))
@@ -38,7 +38,7 @@ def holm(
 def benjamini_hochberg(
     p_values: object,  # shape (m,), each in [0, 1]; m = 0 is an empty family
 ) -> np.ndarray:  # adjusted, in the order of the input, shape (m,), locked
-    "Adjusted p-values for the false discovery rate (@eq-multiplicity-bh)."
+    "Adjusted p-values for the false discovery rate (Eq. multiplicity-bh)."
     share = lambda m: m / np.arange(1, m + 1)  # m / k
     return _stepwise(
         p_values, "benjamini_hochberg", share, lambda p: np.minimum.accumulate(p[::-1])[::-1]

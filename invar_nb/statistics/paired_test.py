@@ -75,7 +75,7 @@ def paired_t_test(
     *,
     level: float = 0.95,  # of the interval; 1 - level is the threshold of `significant`
 ) -> TTest:
-    "Paired t test of candidate - baseline, the candidate first (@eq-ttest-density)."
+    "Paired t test of candidate - baseline, the candidate first (Eq. ttest-density)."
     where = "paired_t_test"
     refuse_misaligned(where, {"candidate": candidate, "baseline": baseline})
     c, b = (
@@ -198,7 +198,7 @@ def sign_flip_test(
     *,
     scale: float | None = None,  # largest |input| the differences were taken from, when known
 ) -> SignFlip:
-    "Share of the sign patterns with a sum at least as far from 0 (@eq-signflip-share)."
+    "Share of the sign patterns with a sum at least as far from 0 (Eq. signflip-share)."
     where = "sign_flip_test"
     d = as_vector(differences, where=where, name="differences")
     if d.size == 0:

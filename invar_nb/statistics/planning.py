@@ -34,7 +34,7 @@ class Pilot:
         return 1 / (1 / cosine_terms(n) + 1 / nu) if self.serial else nu
 
     def upper(self, assurance: float) -> float:
-        "What s stays below with this assurance, a probability (@eq-planning-upper)."
+        "What s stays below with this assurance, a probability (Eq. planning-upper)."
         if math.isinf(self.dof):
             return self.sd
         return self.sd * math.sqrt(self.dof / float(chdtri(self.dof, assurance)))

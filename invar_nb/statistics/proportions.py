@@ -50,7 +50,7 @@ def wilson_interval(
     *,
     level: float = 0.95,
 ) -> Interval:
-    "Wilson's score interval of a proportion (@eq-proportion-wilson; Wilson 1927)."
+    "Wilson's score interval of a proportion (Eq. proportion-wilson; Wilson 1927)."
     x, n = _successes(successes, trials, where="wilson_interval")
     level = as_fraction(level, where="wilson_interval", name="level")
     z, p, q = _normal(level), x / n, (n - x) / n
@@ -71,7 +71,7 @@ def pass_at_k(
     c: int,  # of them correct, 0 <= c <= n
     k: int,  # tries allowed, 1 <= k <= n
 ) -> float:
-    "Unbiased estimate of P(one of k tries is right) (@eq-proportion-pass; Chen et al. 2021)."
+    "Unbiased estimate of P(one of k tries is right) (Eq. proportion-pass; Chen et al. 2021)."
     where = "pass_at_k"
     if np.ndim(n) or np.ndim(c):
         refuse(
@@ -120,7 +120,7 @@ def newcombe_interval(
     *,
     level: float = 0.95,
 ) -> Interval:
-    "Interval of p_B - p_A, different examples (@eq-two-proportions-newcombe)."
+    "Interval of p_B - p_A, different examples (Eq. two-proportions-newcombe)."
     where = "newcombe_interval"
     xa, na = _successes(successes_a, trials_a, where=where, suffix="_a")
     xb, nb = _successes(successes_b, trials_b, where=where, suffix="_b")
@@ -137,7 +137,7 @@ def fisher_exact(
     successes_b: int,
     trials_b: int,  # of the rest, other examples
 ) -> float:
-    "Fisher's exact two-sided p, different examples (@eq-two-proportions-fisher)."
+    "Fisher's exact two-sided p, different examples (Eq. two-proportions-fisher)."
     from scipy import stats
 
     where = "fisher_exact"
@@ -308,7 +308,7 @@ def mcnemar(
     *,
     level: float = 0.95,
 ) -> McNemar:
-    "McNemar's test, exact and mid-p (@eq-two-proportions-mcnemar), and Tango's interval."
+    "McNemar's test, exact and mid-p (Eq. two-proportions-mcnemar), and Tango's interval."
     where = "mcnemar"
     if np.ndim(only_a) or np.ndim(only_b):
         refuse(

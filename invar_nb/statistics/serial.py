@@ -217,7 +217,7 @@ def jackknife_interval(
     document_ids: object = None,  # document of each window, shape (n,), for units="documents"
     level: float = 0.95,
 ) -> Interval:
-    "Confidence interval of D = sum t d / sum t (@eq-jackknife-ends, @eq-serial-joined)."
+    "Confidence interval of D = sum t d / sum t (Eq. jackknife-ends, Eq. serial-joined)."
     where = "jackknife_interval"
     units = as_choice(units, UNITS, where=where, name="units")
     level = as_fraction(level, where=where, name="level")

@@ -82,7 +82,7 @@ def weighted_mean(
 def effective_sample_size(
     tokens: object,  # t_i, shape (n,), counts >= 1
 ) -> float:
-    "Kish's T^2 / sum t_i^2: equal windows that weigh as evenly (@eq-weighted-n-eff)."
+    "Kish's T^2 / sum t_i^2: equal windows that weigh as evenly (Eq. weighted-n-eff)."
     tokens = as_counts(tokens, where="effective_sample_size", name="tokens")
     _some(tokens, "effective_sample_size")
     return int(tokens.sum()) ** 2 / sum(t * t for t in tokens.tolist())
