@@ -934,7 +934,7 @@ def scenarios(data):
         ),
         "plan": ([["plan", *csvs, "--margin", "1%", "--out", "out/p", "-q"]], []),
         "init": ([["init", "-q"]], []),
-        "export": ([["export", "out/r", "--to", "junit"]], [older]),
+        "export": ([["export", "out/r"]], [older]),
         "card": ([["card", "out/r"]], [older]),
         "runs": ([["runs", "out/runs.jsonl"]], []),
     }

@@ -448,13 +448,11 @@ def test_an_unedited_model_is_identical_before_anything_is_scored(scored):
         and "nothing was scored, and the report rests on the digests alone"
         in " ".join(out.split())
     ), out
-    code, out, _ = shell("export", "same0", "--to", "junit")
+    code, out, _ = shell("export", "same0")
     assert (
         code == 0 and 'tests="1" failures="0" skipped="0"' in out and 'name="gate"' in out
     ), out
-    assert shell("export", "same0", "--to", "bencher")[
-        0
-    ] == 0 and "the baseline's report" in " ".join(shell("card", "same0")[2].split())
+    assert "the baseline's report" in " ".join(shell("card", "same0")[2].split())
     assert (
         json.loads(Path("same0/badge.json").read_text())["message"] == "identical"
         and said.replace("_", "\\_") in Path("same0/summary.md").read_text()

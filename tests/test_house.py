@@ -556,50 +556,6 @@ def test_an_editable_install_finds_the_processor_of_the_pages(tmp_path):
     assert module.startswith("tools.") and found.returncode == 0, found.stderr
 
 
-RETIRED = re.compile(
-    r"\b(worth|witness|whoever|nobody|floors?|house|rooms?|stairs|told|tells?|born|honest|lift(?:ed)?|manners|sins?)\b",
-    re.I,
-)
-
-
-def mannered(nb):
-    "Words that natural English does without here; code, mathematics, names of files and `noise floor` aside."
-    found = []
-    for i, c in enumerate(nb.cells):
-        if c.cell_type == "markdown":
-            text = re.sub(
-                r"```.*?```|`[^`]*`|\$[^$]*\$|\]\([^)]*\)|(?:noise|token)s? floors?",
-                "",
-                c.source,
-                flags=re.S | re.I,
-            )
-        else:
-            text = "\n".join(
-                n.value
-                for n in ast.walk(parse_cell("" if c.source.startswith("%%") else c.source))
-                if isinstance(n, ast.Constant) and isinstance(n.value, str) and " " in n.value
-            ).replace("floor", "")
-        found += [f"cell {i}: {m[0]}" for m in RETIRED.finditer(text)]
-    return found
-
-
-@pytest.mark.parametrize("path", ALL, ids=pages.page_id)
-def test_words_are_plain(path):
-    nothing(mannered(pages.read(path)), "STYLE: say it in the field's plain words")
-
-
-def test_mannered_words_are_found():
-    cells = [
-        nbformat.v4.new_markdown_cell("The file told `house` and the noise floor."),
-        nbformat.v4.new_code_cell("raise ValueError('the witness is born')"),
-    ]
-    assert mannered(nbformat.v4.new_notebook(cells=cells)) == [
-        "cell 0: told",
-        "cell 1: witness",
-        "cell 1: born",
-    ]
-
-
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _MATH = re.compile(r"\$\$.*?\$\$|\$[^$\n]+\$", re.S)
 _DECIMAL = re.compile(r"(?<![\w./-])[-−+]?(\d+\.\d+)(?![\w/]|\.\d)")

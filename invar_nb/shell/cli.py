@@ -788,24 +788,12 @@ def card(
     return {"block": block}, Data(block.rstrip())
 
 # %% ../../nbs/shell/09_cli.ipynb #gatec
-@command("export invar-nb-report --to junit", "export invar-nb-report --to bencher")
-def export(
-    report: _Report,
-    output: g.Output,
-    to: Annotated[
-        Literal["junit", "bencher", "github-action-benchmark"],
-        typer.Option(
-            "--to",
-            metavar="FORMAT",
-            help="junit, bencher or github-action-benchmark (there with "
-            "tool: customSmallerIsBetter). Default: junit.",
-        ),
-    ] = "junit",
-):
-    "Write a report in the format of a build server or a dashboard, on stdout."
-    from invar_nb.report.export import EXPORTS
+@command("export invar-nb-report")
+def export(report: _Report, output: g.Output):
+    "Write a report as JUnit's XML, which build servers read, on stdout."
+    from invar_nb.report.export import junit
 
-    text = EXPORTS[to](_document(report))
+    text = junit(_document(report))
     return {"text": text}, Data(text)
 
 # %% ../../nbs/shell/09_cli.ipynb #gatecb

@@ -814,13 +814,12 @@ ELSEWHERE = ("text", "study", "keys", "questions", "control_file", "column")
 
 
 def study_keys(section: str) -> dict[str, str]:
-    "Key -> field of a section; a key may be spelled as its option too."
-    keys = {
+    "Key -> field of a section."
+    return {
         RENAMED.get(f.name, f.name): f.name
         for f in fields(SECTIONS[section][1])
         if f.name not in ELSEWHERE
     }
-    return {"require": "required"} | keys if "required" in keys else keys
 
 
 def section_of(name: str) -> str | None:
