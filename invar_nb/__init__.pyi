@@ -195,7 +195,6 @@ from .models.servers import score_served as score_served
 from .models.together import score_together as score_together
 from .models.weights import compare_weights as compare_weights
 from .report.answer import result_html as result_html
-from .report.plan import Goal as Goal
 from .report.plan import Plan as Plan
 from .report.plan import plan_comparison as plan_comparison
 from .report.report import Report as Report
@@ -223,6 +222,7 @@ from .statistics.paired_test import (
 from .statistics.paired_test import (
     sign_flip_test as sign_flip_test,
 )
+from .statistics.planning import Goal as Goal
 from .statistics.planning import Pilot as Pilot
 from .statistics.planning import n_for_power as n_for_power
 from .statistics.proportions import (

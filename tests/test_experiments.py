@@ -68,8 +68,9 @@ from invar_nb.foundations.refuse import ContractError, PairingError, UsageError
 from invar_nb.foundations.store import canonical_json
 from invar_nb.report.answer import summary, summary_markdown
 from invar_nb.report.page import render_html, render_markdown
-from invar_nb.report.plan import Goal, plan_comparison
+from invar_nb.report.plan import plan_comparison
 from invar_nb.statistics.multiplicity import benjamini_hochberg, holm
+from invar_nb.statistics.planning import Goal
 
 stats = pytest.importorskip("scipy.stats")
 PPL, ACC = MetricSpec("m", direction=LOWER, scale=LOG), MetricSpec("m")

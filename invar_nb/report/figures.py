@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['COLOURS', 'UNSEEN', 'visible', 'markdown', 'show', 'percent', 'environment', 'Picture', 'draw', 'ticks',
-           'interval_figure', 'changes_figure', 'reliability_figure', 'plan_figure', 'size_figure']
+           'interval_figure', 'changes_figure', 'reliability_figure', 'size_figure']
 
 # %% ../../nbs/report/00_figures.ipynb #9e5df161
 import math
@@ -333,61 +333,6 @@ def reliability_figure(
         height=304,
         most=420,
         title=f"Reliability of {total} answers in {len(bins)} bins",
-    )
-
-# %% ../../nbs/report/00_figures.ipynb #f0ed035e
-def _round_numbers(low, high):
-    "1, 2 and 5 times powers of ten from low to high; few of them."
-    values = [m * 10.0**k for k in range(math.floor(math.log10(low)), 13) for m in (1, 2, 5)]
-    values = [t for t in values if low <= t <= high]
-    if len(values) < 7:
-        return values
-    return [t for t in values if f"{t:e}"[0] == "1"] or values[:6]
-
-
-def plan_figure(
-    rows: Sequence[tuple[float, float, float]],  # (size, half-width, smallest change), rising
-    *,
-    planned: float,  # size of the run
-    margin: float | None = None,  # dashed
-    available: float | None = None,  # size of the text
-    what: str = "windows",
-    unit: str = "%",
-) -> Picture:
-    "Half-width and smallest change against the size of a run."
-    sizes, values = [row[0] for row in rows], [v for row in rows for v in row[1:]]
-    left, right = min(sizes), max([*sizes, available or 0])
-    low, high = min([*values, margin or values[0]]) / 1.1, max([*values, margin or 0]) * 1.1
-    scale = lambda v, a, b: math.log(v / a) / math.log(b / a)
-    x = lambda n: 52 + 350 * scale(n, left, right)
-    y = lambda v: 200 - 160 * scale(v, low, high)
-    marks = _grid(_round_numbers(low, high), 52, 402, y)
-    marks += [_text(x(n), 218, f"{n:g}") for n in _round_numbers(left, right)]
-    if margin:
-        marks.append(_line(52, y(margin), 402, y(margin), w=1, dash="5 4"))
-    for at, dash in ((planned, ""), (available, "2 3")):
-        if at and left <= at <= right:
-            marks.append(_line(x(at), 40, x(at), 200, dash=dash))
-    for k, colour in ((1, "better"), (2, "worse")):
-        for one, two in zip(rows[:-1], rows[1:], strict=True):
-            marks.append(_line(x(one[0]), y(one[k]), x(two[0]), y(two[k]), colour, 2))
-    marks += [
-        _text(52, 14, f"half-width [{unit}]", "start", "better", True),
-        _text(402, 14, f"smallest change found [{unit}]", "end", "worse", True),
-        _text(
-            227,
-            32,
-            "upright: planned"
-            + ", dotted: all the text" * bool(available)
-            + ", dashed: margin" * bool(margin),
-        ),
-        _text(227, 238, what),
-    ]
-    return draw(
-        marks,
-        height=246,
-        title=f"{planned:g} {what} planned; half-width "
-        f"{rows[0][1]:.3g} to {rows[-1][1]:.3g} {unit}",
     )
 
 # %% ../../nbs/report/00_figures.ipynb #4c07d97c

@@ -222,7 +222,7 @@ def compare(
 @command(
     "plan --sd 0.02 --margin 1%",
     "plan models/base models/q8 --text text.jsonl --margin 1%",
-    usual="text margin expect half_width gate metric sd price out force",
+    usual="text margin expect half_width gate metric sd correlation out force",
 )
 def plan(
     planning: g.Planning,
@@ -234,11 +234,10 @@ def plan(
     force: g.Force = False,
     out: _out(
         "DIR",
-        "Folder for plan.json, plan.html and the pilot's losses. Default for "
-        "models: invar-nb-plan.",
+        "Folder for plan.json and the pilot's losses. Default for models: invar-nb-plan.",
     ) = None,
 ):
-    "How much text is enough, and what will it cost? Plans from a pilot, or from files."
+    "How much text is enough? Plans from a pilot, or from files."
     job = g.Job(scoring=scoring, columns=columns, output=output)
     baseline, candidate, job = g.read_study(
         scoring.study, baseline, [candidate] if candidate else None, job, scoring.keys

@@ -736,11 +736,13 @@ class Planning:
     units: _goal(
         Literal["auto", "documents", "clusters", "serial", "windows", "items"],
         "What counts as independent. Default: auto.",
+        reads="data model",
     ) = "auto"
     pilot: _goal(
         int,
         "Size of the pilot: windows, or documents of up to 8 windows. Default: 40.",
         min=10,
+        reads="model",
     ) = 40
     gate: _goal(
         Optional[str],
@@ -748,12 +750,6 @@ class Planning:
         "ratio>=0.95, drop<=2%, rtol=0.08, accuracy>=0.7, perplexity<=20. upper<=1.02 "
         "is the --gate of compare.",
         metavar="RULE",
-    ) = None
-    price: _goal(
-        Optional[str],
-        "Price of the machine, 2.50/h, or of a million tokens read, "
-        "context included, 0.40/Mtok.",
-        metavar="V",
     ) = None
     sd: _goal(
         Optional[float],

@@ -457,7 +457,7 @@ def run_app(app: typer.Typer, arguments: list[str]) -> int:
     return ending.code
 
 # %% ../../nbs/shell/03_terminal.ipynb #outd
-PLAN_FILES = ("plan.json", "plan.html", "baseline.jsonl", "candidate.jsonl")
+PLAN_FILES = ("plan.json", "baseline.jsonl", "candidate.jsonl")
 
 
 def check_out(

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Pilot', 'as_pilot', 'half_width', 'chance_of_claim', 'detectable', 'smallest_n', 'n_for_power', 'chance_beyond',
-           'chance_of_red', 'chance_of_width', 'skewed_assurance']
+           'chance_of_red', 'chance_of_width', 'skewed_assurance', 'Goal']
 
 # %% ../../nbs/statistics/10_planning.ipynb #c005
 import math
@@ -15,6 +15,7 @@ import numpy as np
 from scipy.special import chdtr, chdtri, fdtri, ndtr, ndtri, stdtrit
 
 # %% ../../nbs/statistics/10_planning.ipynb #c021
+from ..foundations.refuse import UsageError, as_fraction, refuse
 from .jackknife import Jackknife
 from .serial import cosine_terms
 
@@ -219,3 +220,98 @@ def skewed_assurance(
         one = replace(pilot, sd=float(sd), tail=float(tail))
         found += kept(truth, needs(replace(one, dof=one.run_dof(n))))
     return found / draws
+
+# %% ../../nbs/statistics/10_planning.ipynb #4c685ac2
+@dataclass(frozen=True, kw_only=True)
+class Goal:
+    "What a run is to promise; margin, half-width and change in the unit of the metric."
+
+    margin: float | None = 0.02  # None: no claim, a half-width only
+    expected: float = 0.0  # the true change that is planned for
+    half_width: float | None = None  # at most
+    power: float = 0.8  # chance of the claim
+    level: float = 0.95
+    assurance: float = 0.8  # share of pilots after which the promise holds
+
+    def __post_init__(self):
+        where = "plan_comparison"
+        for name in ("power", "level", "assurance"):
+            as_fraction(getattr(self, name), where=where, name=name, error=UsageError)
+        if not (self.margin or self.half_width or self.expected):
+            refuse(
+                where,
+                "a plan needs a margin, a half-width or an expected change",
+                "none",
+                "Pass margin=0.02",
+                error=UsageError,
+            )
+        if self.expected and self.margin == abs(self.expected):
+            refuse(
+                where,
+                "no amount of text decides whether a change as large as the margin "
+                "lies inside it",
+                f"{self.expected:g} and {self.margin:g}",
+                "Expect a larger or a smaller change",
+                error=UsageError,
+            )
+
+    def power_of(self, pilot: Pilot, n: int) -> float | None:
+        "Chance that n units make the claim; None where no claim is planned."
+        if self.margin is None:
+            return None
+        chance = chance_of_claim(
+            pilot,
+            n,
+            delta=self.expected,
+            margin=self.margin,
+            level=self.level,
+            assurance=self.assurance,
+        )
+        return max(0.0, chance)
+
+    def promises(self, pilot: Pilot, n: int) -> dict[str, float | None]:
+        "Half-width, power, smallest change found and smallest margin settled by n units."
+        limits = {"level": self.level, "assurance": self.assurance}
+        settled = (1 + self.power) / 2  # both ends of an equivalence
+        return {
+            "half_width": half_width(pilot, n, **limits),
+            "power": self.power_of(pilot, n),
+            "smallest_change": detectable(pilot, n, power=self.power, **limits),
+            "smallest_margin": detectable(pilot, n, power=settled, **limits),
+        }
+
+    def _claims(self, pilot: Pilot, n: int) -> bool:
+        return self.margin is None or self.power_of(pilot, n) >= self.power
+
+    def _is_narrow(self, pilot: Pilot, n: int) -> bool:
+        if not self.half_width:
+            return True
+        width = half_width(pilot, n, level=self.level, assurance=self.assurance)
+        return width <= self.half_width
+
+    def needs(
+        self,
+        pilot: Pilot,
+        fewest: int = 10,  # effective units that a claim takes
+    ) -> int:
+        "Units, at least the fewest, that keep every promise; refused beyond 1e12."
+        n = smallest_n(
+            lambda n: self._is_narrow(pilot, n) and self._claims(pilot, n),
+            max(fewest, math.ceil(4 / pilot.tail)),
+        )
+        if n is None:
+            refuse(
+                "plan_comparison",
+                "a goal must be reachable with a trillion units",
+                f"a spread of {pilot.sd:.3g}",
+                "Choose a wider margin or half-width",
+                error=UsageError,
+            )
+        return n
+
+    def kept(self, truth: Pilot, n: int) -> float:
+        "Chance that n units of a known spread keep every promise."
+        chance = float(self._claims(truth, n))
+        if self.half_width:
+            chance *= chance_of_width(truth, n, self.half_width, self.level)
+        return chance
