@@ -69,29 +69,11 @@ from .experiments.improvement import (
 from .experiments.improvement import (
     judge_runs as judge_runs,
 )
-from .experiments.runner import (
-    ExperimentSpec as ExperimentSpec,
-)
-from .experiments.runner import (
-    Hypothesis as Hypothesis,
-)
-from .experiments.runner import (
-    judge_queue as judge_queue,
-)
-from .experiments.runner import (
-    over_seeds as over_seeds,
-)
-from .experiments.runner import (
-    run_all as run_all,
-)
-from .experiments.runner import (
-    run_queue as run_queue,
-)
-from .experiments.runner import (
-    write_runs as write_runs,
-)
+from .experiments.runner import run_all as run_all
 from .experiments.runs import ExperimentResult as ExperimentResult
+from .experiments.runs import ExperimentSpec as ExperimentSpec
 from .experiments.runs import read_runs as read_runs
+from .experiments.runs import write_runs as write_runs
 from .files.inspect_logs import read_inspect_log as read_inspect_log
 from .files.llama_cpp import (
     read_logit_arm as read_logit_arm,

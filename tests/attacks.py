@@ -941,20 +941,20 @@ def scenarios(data):
 
 
 def runs(path):
-    "Experiments that a journal keeps, and the file of their runs."
-    from invar_nb.experiments.runner import ExperimentSpec, over_seeds, run_all, write_runs
+    "Experiments whose results a file keeps, and the file of their runs."
+    from invar_nb import ExperimentSpec, run_all, write_runs
 
-    spec = ExperimentSpec(
-        experiment_id="e",
-        command=("/bin/sh", "-c", "echo '{\"loss\": 2.5}'"),
-        seed=0,
-        metric_keys=("loss",),
-    )
-    try:
-        write_runs(
-            run_all(over_seeds(spec, range(6)), results_file=f"{path}.journal", workers=2),
-            path,
+    specs = [
+        ExperimentSpec(
+            experiment_id=f"e{seed}",
+            command=("/bin/sh", "-c", "echo '{\"loss\": 2.5}'"),
+            seed=seed,
+            metric_keys=("loss",),
         )
+        for seed in range(6)
+    ]
+    try:
+        write_runs(run_all(specs, results_file=f"{path}.results", workers=2), path)
     except (OSError, invar_nb.ContractError) as error:
         return print(f"{type(error).__name__}: {error}", file=sys.stderr) or 5
     return 0
@@ -1061,20 +1061,20 @@ def unseen(p, folder):
         part.startswith(".")
         and part != ".github"
         or part == "tmp"
-        or "runs.jsonl.journal" in part
+        or "runs.jsonl.results" in part
         for part in p.relative_to(folder).parts
     )
 
 
 def left(folder):
-    "What is left; a process that watched a killed runner has two seconds to clean up."
-    until = time.monotonic() + 2
-    while any((folder / "tmp").glob("*")) and time.monotonic() < until:
-        time.sleep(0.01)
+    "What is left, but for the folders of experiments whose runner was killed."
     return sorted(
         str(p.relative_to(folder))
         for p in folder.rglob("*")
-        if p.name != "tmp" and unseen(p, folder) and not p.name.endswith("runs.jsonl.journal")
+        if p.name != "tmp"
+        and unseen(p, folder)
+        and not p.name.endswith("runs.jsonl.results")
+        and not (p.parent.name == "tmp" and p.name.startswith("run-"))
     )
 
 
