@@ -22,7 +22,7 @@ import re
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
@@ -63,7 +63,6 @@ class Stored:
     path: Path
     offset: int  # of its first byte in the file
     n_bytes: int
-    turn: Callable | None = None  # from the layout of a GGUF to that of a folder
 
     @property
     def n(self) -> int:

@@ -820,8 +820,7 @@ def find_weights(
                 left_out=partial(leave_out, o),
                 progress=Progress("weights", quiet=quiet),
             )
-        first, more, _ = differs.sentence.partition("; the largest change")
-        say(f"{label}{first}{'.' * bool(more)}", quiet)
+        say(f"{label}{differs.sentence}", quiet)
         weights[name] = differs.to_dict()
     return weights
 
