@@ -402,7 +402,6 @@ class Verification:
     not_covered: tuple[str, ...]
     without: tuple[str, ...] = ()  # metrics that were left out
     other_version: str = ""  # that wrote it; its words and pages were not compared
-    refuted: str = ""  # what a scoring of some windows says against it
 
     partly = property(lambda self: bool(self.without))  # a part was left out on request
 
@@ -422,12 +421,9 @@ class Verification:
         return f"Verified: every number and word of {first} and the {pages} made from it."
 
     def __str__(self) -> str:
-        first = self.first_line()
-        if self.refuted:
-            first = f"Not verified: {self.refuted}. From the evidence alone: {first}"
         return "\n  ".join(
             [
-                first,
+                self.first_line(),
                 f"says: {visible(self.headline)}",
                 "numbers agree to 1e-9, of themselves or of their interval's width",
                 "not covered:",

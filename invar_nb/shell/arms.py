@@ -5,11 +5,11 @@
 # %% auto #0
 __all__ = ['LOCAL', 'SCORED', 'RECORDED', 'ANSWERED', 'BOTH_HERE', 'LONG_TEXT', 'ALWAYS_COMPARED', 'FEWEST_TOKENS', 'PACKED',
            'GPU', 'BYTES_A_TOKEN', 'DIVERGENCE', 'arm_kind', 'tokenising', 'planned', 'one_text', 'text_of',
-           'part_read', 'follow', 'recorded_cut', 'check_origin', 'follow_answers', 'vouch', 'scored_here', 'Earlier',
-           'earlier_arms', 'amount', 'kept', 'fitting', 'score_again', 'Opened', 'load', 'say_host', 'open_model',
-           'release', 'fit_models', 'check_tokenizer', 'find_tokenizer', 'check_documents', 'check_inputs',
-           'plan_texts', 'tokens_to_score', 'leave_out', 'find_weights', 'Unchanged', 'leave_unchanged', 'with_weights',
-           'score_arms', 'memory_needed', 'check_memory', 'score_beside', 'Rounds', 'score_rounds']
+           'part_read', 'check_no_looks', 'follow', 'recorded_cut', 'check_origin', 'follow_answers', 'vouch',
+           'scored_here', 'Earlier', 'earlier_arms', 'amount', 'kept', 'fitting', 'score_again', 'Opened', 'load',
+           'say_host', 'open_model', 'release', 'fit_models', 'check_tokenizer', 'find_tokenizer', 'check_documents',
+           'check_inputs', 'plan_texts', 'tokens_to_score', 'leave_out', 'find_weights', 'Unchanged', 'leave_unchanged',
+           'with_weights', 'score_arms', 'memory_needed', 'check_memory', 'score_beside', 'Rounds', 'score_rounds']
 
 # %% ../../nbs/shell/04_arms.ipynb #c008
 import contextlib
@@ -270,6 +270,20 @@ def _recorded(arm, usual, o):
         for name, default in usual.items()
         if getattr(o, name) == default and known.get(name) is not None
     }
+
+
+def check_no_looks(losses: WindowLosses, argument: str) -> None:
+    "Refuse to score a model beside losses that were scored in rounds, until decided."
+    if "looks" not in losses.provenance:
+        return
+    refuse(
+        "compare",
+        "a model must be compared with losses that were scored in one piece",
+        f"{argument}, of a comparison with --until-decided",
+        "To check such a report, run its own command again and compare the two reports; for "
+        "another comparison score both models: invar-nb score MODEL --text FILE --out FILE",
+        error=UsageError,
+    )
 
 
 def follow(losses: WindowLosses, o: Scoring) -> Scoring:
@@ -905,7 +919,8 @@ def score_arms(
         if name not in models
         for text in o.texts
     }
-    for losses in arms.values() if models else ():
+    for (name, _), losses in arms.items() if models else ():
+        check_no_looks(losses, arguments[name])
         o = follow(losses, o)
     o, plans, words = fit_models(o, [arguments[name] for name in models]), {}, None
     check_inputs({name: arguments[name] for name in models}, o)

@@ -499,36 +499,6 @@ def _document(report):
 def verify(
     report: _Report,
     output: g.Output,
-    models: _argument(
-        "[BASELINE CANDIDATE ...]",
-        "With --rescore: the models that the report compares.",
-        Optional[list[str]],
-    ) = None,
-    rescore: Annotated[
-        Optional[int],
-        typer.Option(
-            "--rescore",
-            metavar="N",
-            min=1,
-            help="Also draw N windows and score them again with "
-            "the models. Exit 3 if one differs, or if others could change a claim.",
-        ),
-    ] = None,
-    text: Annotated[
-        list[str],
-        typer.Option(
-            "--text", metavar="[NAME=]FILE", help="The text of the report, for --rescore."
-        ),
-    ] = None,
-    seed: Annotated[
-        Optional[int],
-        typer.Option(
-            "--seed",
-            metavar="N",
-            min=0,
-            help="Draw the same windows as before. Default: others each time.",
-        ),
-    ] = None,
     without: Annotated[
         list[str],
         typer.Option(
@@ -538,53 +508,21 @@ def verify(
         ),
     ] = None,
 ):
-    "Recompute a report from its evidence, or score some windows again. Exit 3 if one differs."
+    "Recompute a report from its evidence. Exit 3 if a number or word differs."
     say(f"invar-nb verify: {report}", output.quiet)
     path = find_report(report)  # a name that is wrong is refused before much is imported
     result = invar_nb.verify(path, without=without or ())
-    if rescore is None and (models or text or seed is not None):
-        o.usage(
-            "models, --text and --seed are for --rescore",
-            repr((models or text or [seed])[0]),
-            "Add --rescore 180",
-        )
-    facts, more, stands = {}, "", True
-    if rescore is not None:
-        from invar_nb.shell.work import score_report_again
-
-        again = score_report_again(
-            result.report, models or [], text, windows=rescore, seed=seed, quiet=output.quiet
-        )
-        n, drawn = again.drawn.total, again.drawn.places.size
-        rest = (f"that the models were run on the other {n - drawn:,} of {n:,} windows",)
-        others = [x for x in result.not_covered if not x.startswith("that the models")]
-        result = replace(
-            result,
-            refuted="" if again.stands else again.conclusion,
-            not_covered=(*rest * (drawn < n), *others),
-        )
-        more, stands = f"\n{again}", again.stands
-        facts = {
-            "seed": again.drawn.seed,
-            "windows": int(again.drawn.places.size),
-            "altered": list(again.drawn.altered),
-            "most_altered": again.most,
-            "shift": again.shift and [*again.shift],
-            "moves": max(again.moves.values()),
-            "could_fall": list(again.fallen),
-        }
-    whole = stands and not result.partly
-    return {
-        "verified": whole,
+    facts = {
+        "verified": not result.partly,
         "words": not result.other_version,
         "headline": result.headline,
         "digest": result.report.digest,
         "files": list(result.files),
         "without": list(result.without),
         "not_covered": list(result.not_covered),
-        **facts,
-        "exit_code": OK if whole else REFUSED,
-    }, f"{result}{more}"
+        "exit_code": REFUSED if result.partly else OK,
+    }
+    return facts, str(result)
 
 # %% ../../nbs/shell/09_cli.ipynb #cardd
 _TASKS = {

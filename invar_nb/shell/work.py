@@ -5,8 +5,7 @@
 # %% auto #0
 __all__ = ['OF_PAIR', 'BASELINES', 'losses_facts', 'save_scored', 'find_questions', 'check_questions', 'read_info', 'informed',
            'ask_with', 'save_answers', 'check_baseline', 'write_baseline', 'reason_to_keep', 'check_update',
-           'find_shard', 'find_device', 'load_work', 'shard_command', 'save_shard', 'save_merged', 'save_with_ray',
-           'score_report_again']
+           'find_shard', 'find_device', 'load_work', 'shard_command', 'save_shard', 'save_merged', 'save_with_ray']
 
 # %% ../../nbs/shell/06_work.ipynb #c002
 import os
@@ -17,17 +16,14 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
 from ..arms.window_losses import StreamedLosses, WindowLosses
-from ..comparison.rules import Rules
-from ..comparison.study import BASELINE, CONTROL, Study
+from ..comparison.study import Study
 from ..comparison.units import counted
 from ..files.losses import losses_bytes
 from ..files.predictions import predictions_bytes
 from ..files.shards import Target, as_shard, check_cut, is_url, merge_parts, part_names
 from ..foundations.journal import finish
-from ..foundations.refuse import ContractError, refuse
+from ..foundations.refuse import ContractError
 from invar_nb.foundations.store import (
     as_path,
     digest,
@@ -36,7 +32,7 @@ from invar_nb.foundations.store import (
     strict_json,
     write_bytes,
 )
-from ..models.load import find_checkpoint, import_torch
+from ..models.load import import_torch
 from invar_nb.models.questions import (
     Examples,
     answer_examples,
@@ -44,40 +40,24 @@ from invar_nb.models.questions import (
     find_leaks,
     read_examples,
 )
-from ..models.score import other_batch, score_plan
 from ..models.shards import place_journal, plan_shards, score_on_ray, score_shard
 from ..models.text import read_documents
-from ..models.windows import TextPlan
-from ..report.report import Report
-from invar_nb.report.rescore import (
-    Rescored,
-    draw_again,
-    losses_by_part,
-    noise_floor,
-    what_remains,
-)
 from . import groups as g
 from . import options as o
 from invar_nb.shell.arms import (
-    LOCAL,
     SCORED,
     Earlier,
     amount,
     arm_kind,
     check_documents,
-    check_origin,
     earlier_arms,
     find_tokenizer,
     fitting,
-    follow,
     kept,
     load,
     one_text,
     open_model,
     planned,
-    recorded_cut,
-    release,
-    text_of,
     vouch,
 )
 from .terminal import Progress, check_out, say
@@ -511,122 +491,3 @@ def save_with_ray(
     facts = save_merged(place, file, force=force)
     shutil.rmtree(place)
     return facts
-
-# %% ../../nbs/shell/06_work.ipynb #wk_rsc
-def _check_weights(loaded, checkpoint, name: str, facts: Mapping) -> None:
-    "Refuse a model that is not the one whose losses an arm says it holds."
-    if facts.get("weights_digest") not in (None, loaded.weights_digest):
-        refuse(
-            "verify",
-            f"{name} must be the model of the report",
-            loaded.name,
-            "Its weights are others than those whose digest stands in the report",
-            code="weights_differ",
-        )
-    size = checkpoint and checkpoint.n_bytes  # None: a hub id
-    if size and facts.get("weight_bytes", size) != size:
-        refuse(
-            "verify",
-            f"weight_bytes of {name} must be the size of its files",
-            f"{facts['weight_bytes']:,}, which are {size:,}",
-            "The evidence says another size than the model has",
-            code="weights_differ",
-        )
-
-
-def _check_rows(plan: TextPlan, losses: WindowLosses, name: str) -> None:
-    "Refuse losses whose windows, and what they weigh and belong to, are not those of a text."
-    same = {
-        "windows": (plan.window_ids, losses.window_ids),
-        "tokens": (plan.tokens, losses.tokens),
-        "documents": (plan.document_ids, losses.document_ids),
-        "bytes": (plan.n_bytes, losses.n_bytes),
-        "splits": (tuple(w.split for w in plan.windows), losses.split),
-    }
-    other = [what for what, (a, b) in same.items() if not np.array_equal(a, b)]
-    if other:
-        refuse(
-            "verify",
-            f"{other[0]} of {name} must be those of the text",
-            "others",
-            "The evidence was changed, or --text is another one",
-            code="data_id",
-        )
-
-# %% ../../nbs/shell/06_work.ipynb #wk_rs1
-def score_report_again(
-    report: Report,  # verified, with its arms
-    models: list[str],  # baseline and candidates; those with a digest in any order
-    texts: list[str] | None,  # as typed
-    *,
-    windows: int = 180,
-    seed: int | None = None,
-    quiet: bool = False,
-) -> Rescored:
-    "Draw windows of a report, score them with its models, say what the others could hide."
-    arms, files, opened, plans = report.arms, g.name_texts(texts), {}, {}
-    recorded, rules = losses_by_part(arms), Rules(**report.document()["rules"])
-    names = [*dict.fromkeys(name for part in recorded.values() for name in part)]
-    names = sorted({*names} - {CONTROL}, key=lambda name: (name != BASELINE, name))
-    served = next((model for model in models if arm_kind(model) not in LOCAL), None)
-    if len(models) != len(names) or served is not None:
-        o.usage(
-            f"--rescore needs {counted(len(names), 'models')} on this machine, those of "
-            f"{', '.join(names)}",
-            repr(served) if served else str(len(models)),
-            f"invar-nb verify REPORT {' '.join(name.upper() for name in names)} "
-            f"--rescore {windows} --text FILE",
-        )
-    if files.keys() != recorded.keys():
-        o.usage(
-            "--text must name the texts of the report",
-            ", ".join(files) or "none",
-            "Write " + " ".join(f"--text {part}{'=' * bool(part)}FILE" for part in recorded),
-        )
-    checkpoints = {
-        model: find_checkpoint(as_path(model), allow_pickle=True)
-        for model in models
-        if arm_kind(model) == "model"
-    }
-
-    def model_of(name, facts):
-        known = facts.get("weights_digest")
-        return next(
-            (model for model, there in checkpoints.items() if known == there.weights_digest),
-            models[names.index(name)],
-        )
-
-    def score(name, part, rows, **how):
-        arm = recorded[part][name]
-        who, facts = BASELINE if name == CONTROL else name, arm.provenance
-        if name not in opened:
-            opened.clear()
-            release()
-            opened[name] = open_model(
-                model_of(who, facts), g.Scoring(dtype=facts.get("dtype", "auto")), name, quiet
-            ).loaded
-        _check_weights(opened[name], checkpoints.get(model_of(who, facts)), name, facts)
-        if part not in plans:  # one for all models: their digests of it agree
-            job = follow(arm, g.Scoring(text=files[part]))
-            plans[part] = planned(
-                opened[name],
-                text_of(files[part], job, recorded_cut(facts, "verify")),
-                job,
-                quiet,
-            )
-            check_origin(plans[part], arm, job)
-        _check_rows(plans[part], arm, name)
-        what = "to measure its noise" if how else "that were drawn"
-        if how.get("batch_tokens"):
-            what += ", in other batches"
-        say(f"{name}: scoring {counted(len(rows), 'windows')} {what}", quiet)
-        return score_plan(opened[name], plans[part].take(rows), **how).log_loss
-
-    def floor(name):
-        part, first = next((part, arms) for part, arms in recorded.items() if name in arms)
-        rows = np.unique(np.linspace(0, len(first[name]) - 1, 16).astype(int))
-        sizes = (None, other_batch(first[name]))
-        return noise_floor(*(score(name, part, rows, batch_tokens=n) for n in sizes))
-
-    drawn = draw_again(arms, score, floor=floor, windows=windows, seed=seed)
-    return what_remains(drawn, arms, rules)
