@@ -39,7 +39,7 @@ comma := ,
 # What each target needs; the torch choice is part of the stamp's name, so changing it installs again.
 demo_ready := $(stamps)/demo-torch-$(TORCH)
 test_ready := $(stamps)/test-torch-$(TORCH)
-demo_extras := hf
+demo_extras := hf,gguf
 test_extras := $(if $(filter yes,$(TORCH)),hf$(comma)gguf$(comma)referees$(comma))inspect,servers,cloud,bleu,plots,card,dev,docs
 
 .PHONY: help demo test docs room fresh format slow real versions processors bench sbom clean check-python check-torch

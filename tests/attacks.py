@@ -247,7 +247,7 @@ KINDS = {  # shape -> arms and rules, or the words of a command
         grid(losses, TWO),
         {"method": "bca", "replicates": 99, "seed": 3},
     ),
-    "k x 1": lambda f: (grid(losses, THREE), {"contrasts": True, "deciding": "q8"}),
+    "k x 1": lambda f: (grid(losses, THREE), {"deciding": "q8"}),
     "1 x m": lambda f: (grid(losses, TWO, ("code", "law", "news")), {"required": "parts"}),
     "k x m": lambda f: (grid(losses, THREE, ("law", "news")), {"metrics": ["perplexity"]}),
     "pooled": lambda f: (grid(losses, TWO, ("code", "law", "news")), {"pooling": "random"}),
@@ -281,8 +281,6 @@ KINDS = {  # shape -> arms and rules, or the words of a command
         "--text",
         f / "t.jsonl",
         "--until-decided",
-        "--set",
-        "target=text",
         "--margin",
         "0.5",
     ],
@@ -896,10 +894,6 @@ def scenarios(data):
             [
                 models(
                     "--until-decided",
-                    "--set",
-                    "target=text",
-                    "--set",
-                    "looks=3",
                     "--margin",
                     "0.5",
                 )
@@ -1814,7 +1808,6 @@ def endless(folder):
             "eval/samples_a.jsonl",
             "eval/results_a.json",
             "parts/part-00001-of-00002.parquet",
-            "info.json",
             "study.toml",
             "one",
         )
@@ -1842,15 +1835,6 @@ def endless(folder):
         "eval/results_a.json": ["evaluate", "eval"],
         "parts/part-00001-of-00002.parquet": ["merge", "parts"],
         "study.toml": [*score, "--study", "study.toml"],
-        "info.json": [
-            "compare",
-            "model",
-            "model",
-            "--questions",
-            "q.jsonl",
-            "--set",
-            "checkpoint_info=info.json",
-        ],
     }.items():
         yield name, words, files[name]
     for name in ("report.json", "baseline.json", "report.md", "slices.csv"):

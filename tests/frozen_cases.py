@@ -49,9 +49,7 @@ STUDIES = {
     "losses: whole documents per byte": f"{TWO('whole', 'jsonl')} --metric bits_per_byte --margin bits_per_byte=0.001 --gate 1.2",
     "losses: 4 candidates per byte": f"compare {FOUR('whole', 'jsonl')} --metric bits_per_byte",
     "losses: noise floor": "compare docs/base.jsonl docs/q8.jsonl arms.control=docs/control.jsonl --by position",
-    "losses: tail gate": f"{TWO('split', 'jsonl')} rules.tail=q90=0.2 rules.tail=q50=0.001 rules.tail=tokens=50,fraction=0.001 --metric perplexity",
     "losses: profile ci": f"{TWO('split', 'jsonl')} --profile ci rules.tier=aggressive --metric perplexity",
-    "losses: gate and tier file": "compare docs/base.jsonl docs/tuned.jsonl --study strict.toml --profile release --metric perplexity",
     "losses: gate fails": "compare docs/base.jsonl docs/q8.jsonl --gate 1.001 --metric perplexity",
     "losses: streamed": TWO("docs", "jsonl"),
     "losses: streamed, one text": TWO("serial", "jsonl"),
@@ -60,7 +58,7 @@ STUDIES = {
     "bootstrap: bca of answers": f"{TWO('answers', 'csv')} --method bca --metric accuracy --metric brier --units items",
     "bootstrap: drawn": f"{TWO('docs', 'jsonl')} --method bca rules.replicates=2000 --seed 7 --metric perplexity",
     "bootstrap: drawn by tokens": f"{TWO('docs', 'jsonl')} --method percentile rules.resample=tokens rules.replicates=2000 --seed 7 --metric perplexity",
-    "losses: 4 candidates": f"compare {FOUR('docs', 'jsonl')} rules.contrasts=true --size q8=8.5 --size q4=4.5 --size q3=3.4 --size tuned=16 --size baseline=16",
+    "losses: 4 candidates": f"compare {FOUR('docs', 'jsonl')} --size q8=8.5 --size q4=4.5 --size q3=3.4 --size tuned=16 --size baseline=16",
     "losses: 4 candidates, one decides": f"compare {FOUR('sliced', 'jsonl')} rules.deciding=q8 --by language --gate 1.05 --metric perplexity",
     "answers": f"{TWO('answers', 'csv')} --by language",
     "answers: mistakes": "compare answers/base.csv answers/q4.csv rules.mistakes=yes:no rules.mistakes=no:maybe --study labels.toml --margin 5% --by language",
@@ -69,7 +67,7 @@ STUDIES = {
     "answers: 4 candidates": f"compare {FOUR('answers', 'csv')} --metric brier --metric accuracy --by language --fail-inconclusive",
     "scores": f"{TWO('scores', 'csv')} --score f1 --column id=doc --column cluster=subject --by topic --margin score=0.05",
     "scores: lower is better": f"{TWO('scores', 'csv')} --score seconds --better lower --column id=doc",
-    "scores: 4 candidates": f"compare {FOUR('scores', 'csv')} --score f1 --column id=doc --column cluster=subject rules.contrasts=true",
+    "scores: 4 candidates": f"compare {FOUR('scores', 'csv')} --score f1 --column id=doc --column cluster=subject",
     "translations": f"{TWO('texts', 'txt')} columns.references=texts/right1.txt columns.references=texts/right2.txt",
     "translations: 4 candidates": f"compare {FOUR('texts', 'txt')} columns.references=texts/right1.txt columns.tokenize=intl",
     "parts: lm-eval": f"{LM} --score shared columns.filter=first-word --by gold --margin accuracy=5%",
@@ -87,7 +85,7 @@ STUDIES = {
     "runs: improved": "compare runs/base.csv runs/tuned.csv --metric loss --metric accuracy --study runs.toml --margin accuracy=1%",
     "runs: failed": "compare runs/base-oom.csv runs/q4-oom.csv --metric loss --better lower",
     "runs: fewer seeds": "compare runs/base-fewer.csv runs/q3-fewer.csv --metric accuracy --metric loss --study fewer.toml --level 0.99",
-    "runs: nothing to see": "compare runs/base-bare.csv runs/q8-bare.csv --metric loss --better lower --study bare.toml --fail-inconclusive --margin 0.1%",
+    "runs: nothing to see": "compare runs/base-bare.csv runs/q8-bare.csv --metric loss --better lower --fail-inconclusive --margin 0.1%",
     "one arm: losses": "evaluate sliced/q4.jsonl --by language",
     "one arm: answers": "evaluate answers/q4.csv --by language rules.mistakes=yes:no --level 0.9",
     "one arm: predictions": "evaluate answers/base.csv --metric accuracy --metric brier",
@@ -391,19 +389,6 @@ def rows_of(d):
             values |= {"low": None, "high": None}
         if role == "pooled":
             values |= {"baseline": None, "candidate": None, "adjusted p": None}
-        if role == "contrast":
-            apart = row["adjusted"].get("change", 1.0) <= round(
-                1 - d["rules"].get("level", 0.95), 12
-            )
-            values |= dict.fromkeys(("baseline", "candidate", "level", "margin")) | {
-                "claim": "apart" if apart else "not apart"
-            }
-            rows[
-                " | ".join(
-                    (f"{key['against']} against {key['candidate']}", "", "contrast", "")
-                )
-            ] = tuple(values.values())
-            continue
         if role == "control":
             if (
                 key["slice"]
@@ -469,16 +454,6 @@ def study_of(d):
             kept["gate"] = {
                 name: first["gate"][name] for name in ("limit", "observed", "passed")
             }
-        if tail := first["tail"]:
-            kept["tail"] = (
-                [
-                    [row[name] for name in sorted(row) if name != "because"]
-                    for row in tail["results"]
-                ],
-                tail["tokens"],
-                tail["fraction"],
-                tail["passed"],
-            )
         if first["passages"] and len(parts) == 1:
             kept["passages"] = {
                 kind: [
@@ -512,7 +487,7 @@ def study_of(d):
                 if name in d["rules"].get("deciding", ranking["order"])
             ],
             "each": leads[0]["value"]["level"],
-            **{name: ranking[name] for name in ("order", "groups", "size_unit", "sizes")},
+            **{name: ranking[name] for name in ("order", "size_unit", "sizes")},
         }
     for row in pooled:
         kept["pooled"] = {

@@ -403,13 +403,13 @@ def write_models(folder):
 
 STUDIES_TOML = {  # what was an option of `predictions` and `runs`
     "labels.toml": '[columns]\nlabels = ["maybe", "yes", "no"]\n',
+    "strict.toml": "[rules]\ngate = 1.02\n",
     "columns.toml": '[columns]\nid = "item"\nloss = "nll"\ntokens = "n"\n',
     "windows.toml": '[scoring]\nmax_length = 48\nbos = "none"\nnormalize = "bytes"\n',
     "two.toml": '[columns]\nlabels = ["yes", "no"]\n',
     "runs.toml": '[rules]\nbetter = {loss = "lower", accuracy = "higher"}\nscale = {loss = "log"}\n',
-    "bare.toml": "[columns]\nassume_ok = true\n",
     "fewer.toml": '[columns]\nintersect = true\n[rules]\nmultiplicity = "benjamini_hochberg"\nbetter = {loss = "lower", accuracy = "higher"}\n',
-    "all.toml": '[columns]\nintersect = true\nassume_ok = true\n[rules]\nmultiplicity = "benjamini_hochberg"\nbetter = {loss = "lower", accuracy = "higher"}\nscale = {loss = "log"}\n',
+    "all.toml": '[columns]\nintersect = true\n[rules]\nmultiplicity = "benjamini_hochberg"\nbetter = {loss = "lower", accuracy = "higher"}\nscale = {loss = "log"}\n',
 }
 
 
@@ -432,10 +432,7 @@ def write_inputs(folder):
         (folder / "good" / name).write_text(text)
     write_parquet(folder)
     (folder / "study.toml").write_text(
-        '[arms]\nbaseline = "docs/base.jsonl"\nq8 = "docs/q8.jsonl"\nq4 = "docs/q4.jsonl"\n[rules]\nmargin = "1%"\ndeciding = ["q4"]\ntail = {q50 = 0.5}\n'
+        '[arms]\nbaseline = "docs/base.jsonl"\nq8 = "docs/q8.jsonl"\nq4 = "docs/q4.jsonl"\n[rules]\nmargin = "1%"\ndeciding = ["q4"]\n'
     )
     for name, text in STUDIES_TOML.items():
         (folder / name).write_text(text)
-    (folder / "strict.toml").write_text(
-        '[rules.tiers.balanced]\nnote = "a small text"\npreview = 10\nfinal = 10\nlimit = 1.02\n'
-    )

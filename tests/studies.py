@@ -16,7 +16,6 @@ from invar_nb.comparison.looks import look_at, order_units
 from invar_nb.experiments.improvement import RunsArm
 from invar_nb.experiments.runs import read_row
 from invar_nb.metrics.divergence import change_columns, change_counts
-from invar_nb.report.build import listed_passages
 
 
 def losses(shift=0.0, noise=0.03, n=96, seed=1, **more):
@@ -134,7 +133,7 @@ def looked(shift=0.0, noise=0.03, n=240, seed=1, margin=None, **design):
 
 
 def with_passages():
-    "Documents of two windows, from two files; the text of one passage is in the evidence."
+    "Documents of two windows, from two files."
     both = losses(0.03, n=48)
     ids = [f"d{i // 2}" for i in range(len(both))]
     facts = {
@@ -143,14 +142,12 @@ def with_passages():
         },
         "windows_planned": 60,
     }
-    texts = {
-        "passage_text": {f"windows {i}": f"text {i}" for i in listed_passages(both)["windows"]}
-    }
-    arms = [
-        arm.changed(document_ids=tuple(ids), provenance=facts | more)
-        for arm, more in ((both.baseline, {}), (both.candidate, texts))
-    ]
-    return pair(*arms)
+    return pair(
+        *(
+            arm.changed(document_ids=tuple(ids), provenance=facts)
+            for arm in (both.baseline, both.candidate)
+        )
+    )
 
 
 def with_divergence(n=40):
@@ -256,10 +253,9 @@ STUDIES = {
     "bootstrap": lambda: compare(
         losses(0.03, n=40), metrics=["perplexity"], method="bca", replicates=999, seed=3
     ),
-    "tail": lambda: compare(
+    "passages": lambda: compare(
         with_passages(),
         metrics=["perplexity"],
-        tail={"q90": 0.2, "tokens": 100, "fraction": 0.5},
         by=["source"],
     ),
     "control": lambda: study(arms_of({"": with_divergence()}, control=True)),
@@ -270,7 +266,7 @@ STUDIES = {
     ),
     "shares": lambda: compare(marks(binary=True, **BY_LANGUAGE)),
     "translations": lambda: compare(translations()),
-    "candidates": lambda: study(sized(), Rules(deciding="q0", margin=0.1, contrasts=True)),
+    "candidates": lambda: study(sized(), Rules(deciding="q0", margin=0.1)),
     "tasks": lambda: study(
         arms_of({"one": marks(better="lower"), "two/x": marks(binary=True)})
     ),

@@ -480,7 +480,7 @@ def test_only_sound_reports_of_ours_are_looked_at(scored):
         ("c", '{"schema": 1}'),
         (
             "d",
-            '{"schema": "invar_nb/report/2", "arms": {"x": {"file": "../x", "sha256": "0"}}}',
+            '{"schema": "invar_nb/report/3", "arms": {"x": {"file": "../x", "sha256": "0"}}}',
         ),
         ("e", "\xff"),
     ):

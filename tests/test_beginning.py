@@ -212,27 +212,3 @@ def test_a_long_text_is_announced_and_its_progress_shown(files, tmp_path, monkey
     few.write_text("a short text, of which nothing is said " * 9)
     code, _, err = shell(*score[:3], few, *score[4:-1], 1, "--out", tmp_path / "b.jsonl")
     assert code == 0 and "tokenising" not in err
-
-
-def test_a_tail_rule_counts_what_was_not_read(files, tokenizer):
-    from invar_nb import WindowLosses, pair
-    from invar_nb.comparison.passages import as_tail_rule, judge_tail
-    from invar_nb.comparison.units import choose_units
-
-    facts = {
-        "windows_planned": 40,
-        "windows_scored": 40,
-        "text_read": {"bytes": 10, "of": 1000},
-    }
-    arms = [
-        WindowLosses.from_arrays(
-            range(40),
-            [64] * 40,
-            3 + np.random.default_rng(k).normal(0, 0.1, 40),
-            provenance=facts,
-        )
-        for k in (0, 1)
-    ]
-    both = pair(*arms)
-    tail = judge_tail(both, choose_units(both), as_tail_rule({"q90": 9.0, "fraction": 0.5}))
-    assert tail.fraction == 0.01 and not all(result is None for result in tail.results)

@@ -658,8 +658,8 @@ def test_ids_that_differ_in_form_only_are_said_to(change, how):
         (("--confidence", "0.9"), ("Write --level",)),
         (("--fail-on-regression",), ("exit code is 1",)),
         (
-            ("--set", "assume_ok=yes"),
-            ("assume_ok must be true or false; got 'yes'. Write true",),
+            ("--set", "sums=yes"),
+            ("sums must be true or false; got 'yes'. Write true",),
         ),
         (("--set", "repeats=average"), ("one of refuse, mean, unequal",)),
     ],

@@ -187,6 +187,9 @@ def test_rows_are_what_they_were(name, there, tmp_path):
     was["rule"] = rule_of(name, was)
     if name == "runs: failed":
         was["rows"] = {}  # a comparison that failed has no row of zeros any more
+    # candidates against each other are no rows of a report any more, and have no letters
+    was["rows"] = {key: row for key, row in was["rows"].items() if "| contrast |" not in key}
+    was.get("sweep", {}).pop("groups", None)
     lines = row_differences(name, was.pop("rows"), now.pop("rows"))
     if "passages" in CHANGED.get(name, ()):
         assert was.pop("passages") and "passages" not in now

@@ -457,7 +457,6 @@ PROVENANCES = [
     {"noise_floor": "x"},
     {"document_slices": 5},
     {"weights": {"digests": {"baseline": None, "candidate": None}}},
-    {"passage_tokens": {"w0": [5]}},
     {"document_languages": 5},
 ]
 
@@ -522,7 +521,7 @@ def test_a_journal_with_other_values_is_damaged(change, value, tmp_path):
     [
         {},
         {"rows": 5},
-        {"schema": "invar_nb/report/2"},
+        {"schema": "invar_nb/report/3"},
         b'{"report": "\xff..report.json"}',
         "changed",
     ],

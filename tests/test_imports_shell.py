@@ -396,13 +396,8 @@ def questions(path, n=24):
 
 
 def test_one_report_on_text_and_questions(shell, tmp_path, models):
-    examples, text, info = (
-        questions(tmp_path / "e.jsonl"),
-        tmp_path / "t.txt",
-        tmp_path / "info.json",
-    )
+    examples, text = questions(tmp_path / "e.jsonl"), tmp_path / "t.txt"
     text.write_text("One is odd and two is even. " * 40)
-    info.write_text('{"step": 1200, "parent": "base"}')
     (tmp_path / "book.txt").write_text("they say that 3  IS\nodd, and 4 is odd too")
     asked = (
         "compare",
@@ -411,7 +406,6 @@ def test_one_report_on_text_and_questions(shell, tmp_path, models):
         "--questions",
         examples,
         f"scoring.leak_text={tmp_path / 'book.txt'}",
-        f"scoring.checkpoint_info={info}",
     )
     code, out, err = shell(*asked, "--text", text)
     d = json.loads((tmp_path / "r" / "report.json").read_text())
@@ -430,10 +424,7 @@ def test_one_report_on_text_and_questions(shell, tmp_path, models):
         "leaked yes",
         "leaked no",
     } and "1 of 24 examples occur in the training text" in err
-    assert d["arms"]["examples.candidate"]["provenance"]["checkpoint"] == {
-        "step": 1200,
-        "parent": "base",
-    } and verify(tmp_path / "r")
+    assert verify(tmp_path / "r")
     assert not list(tmp_path.glob(".*journal*"))
     code, out, _ = shell(*asked, "--json", out="only")
     assert json.loads(out)["parts"][0]["kind"] == "answers" and verify(tmp_path / "only")
@@ -478,17 +469,6 @@ def test_questions_are_refused_before_a_model_is_loaded(shell, tmp_path, models)
             ),
             2,
             "--stride works only when models score a text",
-        ),
-        (
-            (
-                "compare",
-                *both,
-                "--questions",
-                questions(tmp_path / "ok.jsonl"),
-                f"scoring.checkpoint_info={bad}",
-            ),
-            2,
-            "JSON object",
         ),
     ):
         found, _, err = shell(*arguments)

@@ -271,7 +271,6 @@ def test_through_the_shell_and_verified(tmp_path, monkeypatch, move):
             ["--units", "windows"],
             ["--method", "bca"],
             ["--control", f"arms.control={paths[0]}"],
-            ["rules.tail=q95=0.1"],
         )
     ):
         code, said, _ = shell(

@@ -308,7 +308,6 @@ def rename(arms, rules, rng):
             | {
                 "candidate": named(row["key"]["candidate"]),
                 "part": parted(row["key"]["part"]),
-                "against": named(row["key"]["against"]),
             }
         }
     )
@@ -376,7 +375,7 @@ PAIRS = [
     "pooled",
     "runs",
 ]
-ANY_ORDER = [kind for kind in KINDS if kind != "tail"]  # whose slices are serial
+ANY_ORDER = [kind for kind in KINDS if kind != "passages"]  # whose slices are serial
 LAWS = {
     swap: PAIRS,
     scale_weights: [*TEXTS, "bootstrap"],
@@ -384,7 +383,7 @@ LAWS = {
     add_constant: [
         *TEXTS,
         "bootstrap",
-        "tail",
+        "passages",
         "looks",
         "scores",
         "candidates",
@@ -395,7 +394,7 @@ LAWS = {
     duplicate: [kind for kind in KINDS if kind != "looks" and "one arm" not in kind],
     rename: list(KINDS),
     monotone: ["answers", "one arm's answers", "candidates"],
-    single: [*TEXTS, "bootstrap", "tail", "scores", "candidates", "one arm's scores"],
+    single: [*TEXTS, "bootstrap", "passages", "scores", "candidates", "one arm's scores"],
 }
 
 

@@ -442,6 +442,26 @@ def test_cut_and_changed_logs_are_refused(tmp_path, edit, part):
     assert part in str(caught.value)
 
 
+def test_logs_of_two_texts_are_refused_and_ruined_models_are_not(tmp_path):
+    "A log does not name its text; chunks of one text rise and fall together."
+    rng = np.random.default_rng(3)
+    loss = rng.normal(3, 0.3, 24)
+    quants = {
+        "same": loss + rng.normal(0.03, 0.02, 24),
+        "ruined": loss + 0.4 + rng.normal(0, 0.1, 24),
+    }
+    texts = {"other": rng.normal(3.1, 0.3, 24), "turned": loss[::-1]}
+    for name, losses in ({"base": loss} | quants | texts).items():
+        (tmp_path / f"{name}.log").write_text(log(losses, 1))
+    for name in quants:
+        assert len(read_perplexity_pair(tmp_path / "base.log", tmp_path / f"{name}.log")) == 24
+    for name in texts:
+        with pytest.raises(
+            PairingError, match="one text, whose chunks rise and fall together"
+        ):
+            read_perplexity_pair(tmp_path / "base.log", tmp_path / f"{name}.log")
+
+
 # --- files of the tool itself, see data/make_llama_cpp.sh -----------------------------------------------------------------------------
 REAL = Path(__file__).parent / "data" / "llama_cpp"
 

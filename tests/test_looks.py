@@ -247,6 +247,13 @@ def text(tmp_path_factory):
     return path
 
 
+def as_one_text(text, place):
+    "The documents of a .jsonl one after the other, as one text."
+    documents = [json.loads(line)["text"] for line in text.read_text().splitlines()]
+    place.write_text("\n".join(documents))
+    return place
+
+
 def rounds(text, out, *more, a="base", b="tuned"):
     return (
         "compare",
@@ -269,7 +276,7 @@ def test_a_comparison_in_rounds_is_verified_and_its_exit_follows_the_decided_cla
     text, tmp_path
 ):
     pytest.importorskip("torch")
-    code, out, err = shell(*rounds(text, tmp_path / "r", "rules.looks=3"))
+    code, out, err = shell(*rounds(text, tmp_path / "r"))
     d = json.loads((tmp_path / "r/report.json").read_text())
     assert (
         d["pairs"][0]["units"]["kind"] == "documents"
@@ -285,8 +292,6 @@ def test_a_comparison_in_rounds_is_verified_and_its_exit_follows_the_decided_cla
 @pytest.mark.parametrize(
     "more, said",
     [
-        (["rules.looks=1"], "looks"),
-        (["rules.target=book"], "target"),
         (["--units", "serial"], "--units"),
         (["--method", "bca"], "--method"),
         (["--by", "language"], "--by"),
@@ -298,7 +303,6 @@ def test_a_comparison_in_rounds_is_verified_and_its_exit_follows_the_decided_cla
         (["--questions", "{text}"], "--questions"),
         (["--score", "f1"], "--score"),
         (["rules.required=slices"], "required = slices"),
-        ([f"{MODELS}/base", "rules.contrasts=true"], "contrasts"),
     ],
 )
 def test_options_that_looks_cannot_share_are_refused_before_anything_is_loaded(
@@ -323,16 +327,12 @@ def test_two_candidates_on_two_texts_share_the_error_and_each_text_stops_by_itse
     from invar_nb.shell.demo import quantised_copy
 
     quantised_copy(f"{MODELS}/base", tmp_path / "q8", bits=8)
+    whole = as_one_text(text, tmp_path / "a.txt")
     (tmp_path / "b.txt").write_text(
         "".join(f"{line}\n" for line in text.read_text().splitlines()[:50])
     )
     asked = rounds(
-        f"a={text}",
-        tmp_path / "r",
-        "--text",
-        f"b={tmp_path / 'b.txt'}",
-        tmp_path / "q8",
-        "rules.target=text",
+        f"a={whole}", tmp_path / "r", "--text", f"b={tmp_path / 'b.txt'}", tmp_path / "q8"
     )
     code, _, err = shell(*asked)
     d = json.loads((tmp_path / "r/report.json").read_text())
@@ -363,9 +363,7 @@ def test_two_candidates_on_two_texts_share_the_error_and_each_text_stops_by_itse
             seen = [row["bound"] for row in pairs[name, part]["rows"] if row["bound"]]
             np.testing.assert_allclose(seen, bounds[: len(seen)], rtol=1e-9)
     assert verify(tmp_path / "r") and code == (1 if d["claim"] == "regressed" else 0)
-    assert "share the error" in " ".join(d["looks"]["sentences"]) and all(
-        r["groups"] == [] for r in d["rankings"]
-    )
+    assert "share the error" in " ".join(d["looks"]["sentences"])
     assert shell(*asked, "rules.deciding=tuned", "--force")[0] in (0, 1)
     d = json.loads((tmp_path / "r/report.json").read_text())
     assert {row["claim"] for row in d["rows"] if row["key"]["candidate"] == "q8"} == {
@@ -390,28 +388,16 @@ def test_two_candidates_on_two_texts_share_the_error_and_each_text_stops_by_itse
         assert code == 2 and f"{said} cannot be used with --until-decided" in err
 
 
-@pytest.mark.parametrize(
-    "more",
-    ["rules.looks=3", "rules.target=text", "rules.spending=linear", "rules.order_seed=1"],
-)
-def test_keys_of_looks_need_looks(text, tmp_path, more):
-    arguments = [x for x in rounds(text, tmp_path / "r", more) if x != "--until-decided"]
-    code, _, err = shell(*arguments)
-    assert (
-        code == 2
-        and f"{more[6 : more.index('=')]} of the study file needs --until-decided" in err
-    )
-
-
 @pytest.mark.slow
 def test_killed_between_looks_it_resumes_to_the_same_bytes(text, tmp_path):
     "The margin lies at the change, so that no early look decides; one is killed after each of the first looks."
     pytest.importorskip("torch")
-    assert shell(*rounds(text, tmp_path / "alone/first", "rules.target=text"))[0] in (0, 1)
+    text = as_one_text(text, tmp_path / "one.txt")
+    assert shell(*rounds(text, tmp_path / "alone/first"))[0] in (0, 1)
     whole = json.loads((tmp_path / "alone/first/report.json").read_text())["looks"]["pairs"][
         0
     ]["rows"][-1]["delta"]
-    asked = ("rules.target=text", "rules.looks=4", "--margin", f"{abs(whole):.4f}")
+    asked = ("--margin", f"{abs(whole):.4f}")
     first = command(*rounds(text, tmp_path / "whole", *asked))
     assert first.wait() in (0, 1)
     seen = json.loads((tmp_path / "whole/report.json").read_text())["looks"]["pairs"][0][
@@ -435,13 +421,15 @@ def test_killed_between_looks_it_resumes_to_the_same_bytes(text, tmp_path):
 @pytest.mark.parametrize("edit", ["4-bit copy", "earlier checkpoint"])
 @pytest.mark.parametrize("target", ["text", "texts-like-this"])
 def test_the_demo_edits_are_decided_with_a_quarter_of_the_tokens(edit, target, tmp_path):
-    "On the demo's docstrings, windows of 128, of which each look has seen some of most documents."
+    "On the demo's docstrings, windows of 128; taken as documents they are too few for a look before the end."
     pytest.importorskip("torch")
     from invar_nb.models.demo_text import demo_documents
     from invar_nb.shell.demo import quantised_copy
 
     path = tmp_path / "docs.jsonl"
     path.write_text("".join(json.dumps({"text": t}) + "\n" for t in demo_documents()[1]))
+    if target == "text":
+        path = as_one_text(path, tmp_path / "one.txt")
     if edit == "4-bit copy":
         quantised_copy(f"{MODELS}/base", tmp_path / "edited", bits=4)
     a, b = (
@@ -460,13 +448,17 @@ def test_the_demo_edits_are_decided_with_a_quarter_of_the_tokens(edit, target, t
         "--max-length",
         "128",
         "--until-decided",
-        f"rules.target={target}",
     )
     found = json.loads((tmp_path / "r/report.json").read_text())
     print(edit, target, *found["looks"]["sentences"], found["headline"])
     (looks,) = found["looks"]["pairs"]
+    assert looks["target"] == target
     assert looks["decided"] and code == 1 and verify(tmp_path / "r")
-    assert looks["tokens_saved"] >= (0.75 if target == "text" else 0.5)
+    if target == "text":
+        assert looks["tokens_saved"] >= 0.75
+    else:  # fewer than 100 effective documents have no look before the end
+        assert len(looks["rows"]) == 1 and looks["tokens_saved"] == 0
+        assert "needs 100 effective documents" in found["looks"]["sentences"][0]
 
 
 # --- false stops ----------------------------------------------------------------------------------------------------------------------

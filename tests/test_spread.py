@@ -415,14 +415,13 @@ def test_the_widths_by_other_means():
 
 
 def test_looks_take_the_windows_of_a_budget(texts, tmp_path):
-    from test_looks import rounds
+    from test_looks import as_one_text, rounds
     from test_shell import shell
 
     text = texts / "docs.jsonl"
     code, out, err = shell(*rounds(text, tmp_path / "r", "--windows", "60", "--json"))
     assert code in (0, 1) and json.loads(out)["looks"]["pairs"][0]["total"] == 60, err
-    code, _, err = shell(*rounds(text, tmp_path / "t", "--windows", "60", "rules.target=text"))
-    assert code == 2 and "already takes windows at random" in err
-    assert shell(*rounds(text, tmp_path / "t", "--windows", "first:60", "rules.target=text"))[
-        0
-    ] in (0, 1)
+    one = as_one_text(text, tmp_path / "one.txt")
+    code, _, err = shell(*rounds(one, tmp_path / "t", "--windows", "60"))
+    assert code == 2 and "needs no draw of windows" in err and "first:N" in err
+    assert shell(*rounds(one, tmp_path / "t", "--windows", "first:60"))[0] in (0, 1)

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -76,7 +78,7 @@ def test_files_and_lines_are_documents(tmp_path):
     [
         ("c.txt", b"", "not empty"),
         ("d.txt", b"ab\xff", "plain UTF-8.*got byte 0xff at offset 2"),
-        ("e.txt", b"\xef\xbb\xbfab", "got byte 0xef at offset 0"),
+        ("e.txt", b"\xef\xbb\xbfab", "got a byte order mark. Cut it off: tail -c"),
         ("f.txt", b"a\0b", "got byte 0x00 at offset 1"),
         ("f.jsonl", b"a\0b", "NUL"),
         ("e.jsonl", b'{"text": 3}\n', "e.jsonl, line 1"),
@@ -578,3 +580,16 @@ def test_different_tokenizers_are_refused(other, words):
     assert "\n" not in str(caught.value) and caught.value.code == "tokenizers_differ"
     with pytest.raises(PairingError):
         check_same_tokenizer(other(), byte_tokenizer())
+
+
+@pytest.mark.parametrize("kind", ["utf-16", "utf-8-sig", "latin-1"])
+def test_the_cure_of_another_encoding_works_as_it_is_printed(kind, tmp_path, monkeypatch):
+    "`iconv -t utf-8` was advised, which fails on all three."
+    monkeypatch.chdir(tmp_path)
+    text = "Café, naïve, größer.\n" * 3
+    Path("a.txt").write_bytes(text.encode(kind))
+    with pytest.raises(ContractError, match="plain UTF-8") as caught:
+        read_documents("a.txt")
+    command = re.search(r"((iconv|tail) .*) > NEW", str(caught.value))[1]
+    done = subprocess.run(shlex.split(command), capture_output=True, check=True)
+    assert done.stdout.decode("utf-8") == text

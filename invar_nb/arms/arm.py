@@ -252,8 +252,6 @@ class Provenance(msgspec.Struct, frozen=True):
     document_languages: dict[str, str] | None = None
     document_files: dict[str, str] | None = None
     document_slices: dict[str, dict[str, object]] = {}
-    passage_text: dict[str, str | None] | None = None
-    passage_tokens: dict[str, list[tuple[str, float, float]]] | None = None
 
 # %% ../../nbs/arms/00_arm.ipynb #k0000018
 def as_text(value, where: str, name: str, n=None) -> str:

@@ -6,7 +6,7 @@
 __all__ = ['HIGHER', 'LOWER', 'DIRECTIONS', 'LINEAR', 'LOG', 'MetricSpec', 'written_mean', 'geometric_mean', 'fieller_interval',
            'compared_columns', 'runs_difference', 'decide', 'not_worse', 'seeds_for_power', 'ShownRuns',
            'RunsComparison', 'compare_runs', 'judge_runs', 'judge_many', 'Evaluator', 'RunsArm', 'specs_of',
-           'judge_candidates', 'levels_of_runs', 'study_runs']
+           'judge_candidates', 'levels_of_runs', 'ends_assumed', 'study_runs']
 
 # %% ../../nbs/experiments/01_improvement.ipynb #c002
 import math
@@ -30,6 +30,7 @@ from ..comparison.study import BASELINE, Study, check_baseline
 from ..comparison.units import FEWEST
 from ..comparison.verdict import BlindSpot, Verdict, blind_spot, margin_text, span_text
 from invar_nb.experiments.runs import (
+    ASSUMED,
     ExperimentResult,
     RunPairs,
     as_runs,
@@ -756,6 +757,19 @@ def levels_of_runs(arms: Mapping[tuple[str, str], RunsArm], rules: Rules) -> Stu
             )
     return Study(arms=dict(arms), rules=rules, rows=tuple(rows), measured={})
 
+# %% ../../nbs/experiments/01_improvement.ipynb #s09a
+def ends_assumed(
+    arms: Mapping[tuple[str, str], RunsArm],  # (name, part) -> arm
+) -> list[str]:
+    "That runs were taken as finished, where no column says how they ended."
+    names = [
+        name for (name, _), arm in arms.items() if any(r.detail == ASSUMED for r in arm.runs)
+    ]
+    if not names:
+        return []
+    runs = f"the runs of {' and '.join(names)}"
+    return [f"Nothing says how {runs} ended: they are taken as finished."]
+
 # %% ../../nbs/experiments/01_improvement.ipynb #s10
 def study_runs(
     arms: Mapping[tuple[str, str], RunsArm],  # (name, part) -> arm: a baseline, candidates
@@ -808,7 +822,7 @@ def study_runs(
         if name not in failed
         for i, c in enumerate(each)
     ]
-    notes = [
+    notes = ends_assumed(arms) + [
         f"{s.name} is taken as {s.better} is better, by its name; --better {s.name}="
         f"{'higher' if s.better == 'lower' else 'lower'} says otherwise."
         for s in specs

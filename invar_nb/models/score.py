@@ -5,12 +5,11 @@
 # %% auto #0
 __all__ = ['KEY', 'SPENT', 'model_facts', 'journal_key', 'open_kept', 'spending', 'keep_batches', 'window_means',
            'planned_losses', 'differing', 'same_plan', 'known_rows', 'known_facts', 'scoring_facts', 'score_plan',
-           'score_windows', 'score_text', 'score_tokens', 'spell_tokens', 'other_batch', 'control_file']
+           'score_windows', 'score_text', 'other_batch', 'control_file']
 
 # %% ../../nbs/models/06_score.ipynb #c003
 import contextlib
 import dataclasses
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -25,13 +24,7 @@ from ..comparison.units import token_slices
 from ..foundations.journal import Journal
 from ..foundations.refuse import refuse
 from ..foundations.store import canonical_json, digest
-from invar_nb.models.batches import (
-    BATCH_TOKENS,
-    Scorer,
-    as_documents,
-    plan_scoring,
-    token_log_losses,
-)
+from .batches import BATCH_TOKENS, Scorer, as_documents, plan_scoring
 from invar_nb.models.load import (
     LoadedModel,
     config_digest,
@@ -342,52 +335,6 @@ def score_text(
         options["max_length"] = min(positions(model) or DEFAULT_LENGTH, DEFAULT_LENGTH)
     return score_plan(model, plan_text(source, texts, **options))
 
-# %% ../../nbs/models/06_score.ipynb #tokcode1
-def score_tokens(
-    model: object,  # a LoadedModel, or a Hugging Face causal LM
-    plan: TextPlan,
-    names: Iterable[str],  # of windows
-    *,
-    batch_tokens: int | None = None,
-) -> dict[str, np.ndarray]:  # window id -> log-loss of each of its scored tokens
-    "The losses of single tokens of a few windows, which are scored by themselves."
-    names = {*names}
-    some = [w for w in plan.windows if w.window_id in names]
-    losses = (
-        token_log_losses(model, plan.token_ids, some, batch_tokens=batch_tokens)
-        if some
-        else ()
-    )
-    return {some[i].window_id: x for i, x in losses}
-
-
-def spell_tokens(
-    tokenizer: object,
-    plan: TextPlan,
-    before: Mapping,  # what `score_tokens` found for the baseline
-    after: Mapping,  # and for the candidate
-) -> dict[str, list[list]]:  # window id -> (text, log-loss before, after) of each piece
-    "Windows as pieces of whole characters; losses to four decimals."
-    spelled = {}
-    for w in plan.windows:
-        if w.window_id not in before:
-            continue
-        ids, pieces, known, start = plan.token_ids[w.document_id], [], "", 0
-        ids, losses = ids[w.score_from : w.stop], [x[w.window_id] for x in (before, after)]
-        for stop in range(1, len(ids) + 1):
-            text = tokenizer.decode(ids[:stop], clean_up_tokenization_spaces=False)
-            if stop < len(ids) and text.endswith("\ufffd"):
-                continue  # inside a character
-            pieces.append(
-                [
-                    text[len(known) :],
-                    *(round(math.fsum(x[start:stop].tolist()), 4) for x in losses),
-                ]
-            )
-            known, start = text, stop
-        spelled[w.window_id] = pieces
-    return spelled
-
 # %% ../../nbs/models/06_score.ipynb #s4
 def other_batch(
     baseline: WindowLosses,
@@ -401,11 +348,9 @@ def other_batch(
 def control_file(
     baseline: WindowLosses,
     folder: str | Path,
-    *,
-    dtype: str = "auto",  # of the second scoring
 ) -> Path:
-    "Where the second scoring is kept; the name follows from the text, the model and the type."
+    "Where the second scoring is kept; the name follows from the text and the model."
     facts = {name: baseline.provenance.get(name) for name in KEY}
-    facts |= {"data_id": baseline.data_id, "by": [*token_slices(baseline)], "control": dtype}
+    facts |= {"data_id": baseline.data_id, "by": [*token_slices(baseline)]}
     key = digest(canonical_json(facts))
     return Path(folder) / f"invar-nb-control-{key.partition(':')[2][:12]}.jsonl"

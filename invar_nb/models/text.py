@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['ENCODED', 'MOST_PLACES', 'UNDETERMINED', 'PIECES', 'PIECE', 'BESIDE', 'AT_ONCE', 'BLANKS', 'WHOLE', 'BOS_POLICIES',
            'utf8_parts', 'utf8_size', 'utf8_digest', 'PartRead', 'Documents', 'leading_texts', 'cut_pieces',
-           'read_documents', 'plan_cuts', 'shared_cut', 'StaysWhole', 'encode_text', 'document_start',
-           'tokenizer_digest', 'check_same_tokenizer']
+           'read_documents', 'refuse_encoding', 'plan_cuts', 'shared_cut', 'StaysWhole', 'encode_text',
+           'document_start', 'tokenizer_digest', 'check_same_tokenizer']
 
 # %% ../../nbs/models/00_text.ipynb #c003
 import codecs
@@ -19,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from os.path import commonprefix  # of any sequences
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 
@@ -289,6 +290,12 @@ def read_documents(
     )
 
 
+def refuse_encoding(path: Path, culprit: str, cure: str) -> NoReturn:
+    "Refuse a file that is no plain UTF-8."
+    must = "text must be plain UTF-8, without a byte order mark"
+    refuse(f"read_documents: {path}", must, culprit, cure)
+
+
 def _read_text(path: Path, first_bytes: int | None = None) -> str:
     "A file's text, decoded strictly; of its first bytes, the whole characters."
     if first_bytes is None or path.stat().st_size <= first_bytes:
@@ -296,23 +303,20 @@ def _read_text(path: Path, first_bytes: int | None = None) -> str:
     else:
         with open_file(path, "read_documents") as file:
             data, is_part = file.read(first_bytes), True
-    bad = None
-    try:
-        text = codecs.getincrementaldecoder("utf-8")().decode(data, final=not is_part)
-    except UnicodeDecodeError as error:
-        bad = error.start
-    if data.startswith(b"\xef\xbb\xbf"):
-        bad = 0
+    if data.startswith(codecs.BOM_UTF8):
+        refuse_encoding(path, "a byte order mark", f"Cut it off: tail -c +4 {path} > NEW")
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        cure = f"Convert it: iconv -f utf-16 -t utf-8 {path} > NEW"
+        refuse_encoding(path, "UTF-16, by its first two bytes", cure)
     if b"\0" in data:
-        bad = data.index(0)
-    if bad is not None:
-        refuse(
-            f"read_documents: {path}",
-            "text must be plain UTF-8, without a byte order mark",
-            f"byte {data[bad]:#04x} at offset {bad}",
-            "Convert it with iconv -t utf-8, unless it is damaged or not a text",
-        )
-    return text
+        where = data.index(0)
+        refuse_encoding(path, f"byte 0x00 at offset {where}", "Name a text; this is none")
+    try:
+        return codecs.getincrementaldecoder("utf-8")().decode(data, final=not is_part)
+    except UnicodeDecodeError as error:
+        culprit = f"byte {data[error.start]:#04x} at offset {error.start}"
+    cure = f"Convert it, if it is Latin-1: iconv -f latin1 -t utf-8 {path} > NEW"
+    refuse_encoding(path, culprit, cure)
 
 # %% ../../nbs/models/00_text.ipynb #begin04
 def _text_bytes(texts: Iterable[object]) -> int:

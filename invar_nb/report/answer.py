@@ -517,7 +517,6 @@ def next_line(d: Mapping, shell: bool = True) -> str:
                 *looks,
                 *code,
                 *done,
-                *(f"Tail: {pair['tail']['because']}" for pair in d["pairs"] if pair["tail"]),
                 *worst,
             ]
         ),

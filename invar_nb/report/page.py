@@ -6,12 +6,12 @@
 __all__ = ['COLUMNS', 'SHARES', 'MOST_BARS', 'show_p', 'rows_of', 'label_of', 'title_of_row', 'axis_of', 'claim_text', 'mark_of',
            'p_of_claim', 'dense', 'cells_of', 'difference_text', 'cells_of_row', 'shorten', 'rows_forest', 'draw_rows',
            'left_out_note', 'levels_forest', 'urgency', 'figure_rows', 'panel_of', 'panel_forest', 'answer_forest',
-           'interval_picture', 'leads_of', 'size_text', 'ranking_table', 'size_picture', 'choice_lines',
-           'ranking_lines', 'fact_lines', 'noise_lines', 'level_text', 'families_text', 'pilot_of', 'discordance_of',
-           'chance_to_find', 'smallest_found', 'has_known_rates', 'rate_text', 'rates_of_one', 'rates_of_several',
-           'bears_claim', 'rule_line', 'unmeasured_line', 'own_metrics', 'blind_line', 'found_line', 'alone_tables',
-           'level_tables', 'rests_table', 'gate_facts', 'brief', 'origin_tables', 'changes_picture', 'changed_answers',
-           'token_marks', 'reliability_pictures', 'render_page', 'answer_of', 'title_of', 'render_html',
+           'interval_picture', 'leads_of', 'size_text', 'ranking_head', 'best_text', 'ranking_table', 'size_picture',
+           'choice_lines', 'ranking_lines', 'fact_lines', 'noise_lines', 'level_text', 'families_text', 'dof_of',
+           'discordance_of', 'chance_to_find', 'smallest_found', 'has_known_rates', 'rate_text', 'rates_of_one',
+           'rates_of_several', 'bears_claim', 'rule_line', 'unmeasured_line', 'own_metrics', 'blind_line', 'found_line',
+           'alone_tables', 'level_tables', 'rests_table', 'gate_facts', 'brief', 'origin_tables', 'changes_picture',
+           'changed_answers', 'reliability_pictures', 'render_page', 'answer_of', 'title_of', 'render_html',
            'render_markdown', 'units_text']
 
 # %% ../../nbs/report/02_page.ipynb #9b047c71
@@ -28,8 +28,7 @@ from ..arms.arm import natural_order
 from ..arms.window_losses import StreamedLosses
 from ..comparison.difference import change_axis
 from ..comparison.rows import EXCHANGEABLE, FEW, rate_if_few
-from ..comparison.rules import budget_unit
-from ..comparison.study import WORST_FIRST, model_name
+from ..comparison.study import MOST_PAIRWISE, WORST_FIRST, model_name
 from ..comparison.units import FEWEST, counted, noun_of
 from ..comparison.verdict import WITHIN
 from ..foundations.interval import Forest, confidence_text
@@ -43,10 +42,9 @@ from invar_nb.report.figures import (
     reliability_figure,
     show,
     size_figure,
-    visible,
 )
 from .policy import find_splits
-from ..statistics.planning import Pilot, chance_of_claim, detectable
+from ..statistics.planning import effect_for_power, power_of
 from ..statistics.proportions import tango_detectable, tango_power
 
 # %% ../../nbs/report/02_page.ipynb #69baf44b
@@ -95,12 +93,10 @@ def p_of_claim(row: Mapping) -> str:
 
 COLUMNS = {  # head of a column -> its cell in a row
     "": title_of_row,
-    "against": lambda row: row["key"]["against"],
     "claim": claim_text,
     "claim, marked": lambda row: f"{row['words']['claim']}{mark_of(row)}",
     "n": lambda row: row["value"]["n"],
     "change": lambda row: row["words"]["change"],
-    "corrected for selection": lambda row: row["words"].get("shrunk"),
     "confidence interval": lambda row: row["words"]["interval"],
     "p": lambda row: show_p(row["value"]["p_value"]),
     "adjusted p": p_of_claim,
@@ -352,60 +348,49 @@ def size_text(value: float | None, unit: str) -> str:
     return f"{value / scale:.3g} {of}"
 
 
+def ranking_head(d: Mapping, ranking: Mapping) -> list[str]:
+    "Heads of the columns of the candidates of one part."
+    values = [row["value"] for row in leads_of(d, ranking).values()]
+    levels = sorted({f"{confidence_text(value['level'], 4)} %" for value in values})
+    head = ["candidate", values[0]["title"], "change", f"{' or '.join(levels)} CI", "claim"]
+    if ranking["size_unit"]:
+        head.insert(1, ranking["size_unit"].replace("bytes", "size"))
+    if ranking["may_be_best"]:
+        head.insert(-1, "adjusted p")
+        head.append("best?")
+    return head
+
+
+def best_text(row: Mapping, p: float | None) -> str:
+    "Whether a candidate may be the best, where its p says so."
+    if p is None:
+        return "-"
+    return "yes" if p > round(1 - row["value"]["level"], 12) else "no"
+
+
 def ranking_table(d: Mapping, ranking: Mapping) -> list[list[str]]:
     "Head and rows of the candidates of one part."
     unit, leads = ranking["size_unit"], leads_of(d, ranking)
-    letter = lambda i: "abcdefghijklmnopqrstuvwxyz"[i] if i < 26 else f"({i + 1})"
+    head = ranking_head(d, ranking)
 
-    def size(name):
-        if unit is None:
-            return []
-        return [size_text(ranking["sizes"].get(name), unit).removesuffix(f" {unit}")]
+    def start(name: str) -> list[str]:
+        if not unit:
+            return [name]
+        return [name, size_text(ranking["sizes"].get(name), unit).removesuffix(f" {unit}")]
 
-    first = leads[ranking["order"][0]]["value"]
-    levels = sorted(
-        {f"{confidence_text(row['value']['level'], 4)} %" for row in leads.values()}
-    )
-    tested = ["adjusted p"] * bool(ranking["groups"] or ranking["may_be_best"])
-    lettered = ["group"] * bool(ranking["groups"])
-    table = [
-        [
-            "candidate",
-            *([unit.replace("bytes", "size")] if unit else []),
-            first["title"],
-            "change",
-            f"{' or '.join(levels)} CI",
-            *tested,
-            "claim",
-            *lettered,
-            *["best?"] * len(tested),
-        ]
-    ]
+    table = [head]
     if unit:
-        table.append(
-            [
-                "baseline",
-                *size("baseline"),
-                show(first["baseline"]),
-                *["-"] * (len(table[0]) - 3),
-            ]
-        )
-    columns = ("candidate", "change", "confidence interval", *tested, "claim, marked")
-    for (name, row), cells in zip(
-        leads.items(), cells_of(leads.values(), columns), strict=True
-    ):
-        groups = [letter(i) for i, g in enumerate(ranking["groups"]) if name in g]
-        p, alpha = ranking["may_be_best"].get(name), round(1 - row["value"]["level"], 12)
-        mcb = "-" if p is None else "yes" if p > alpha else "no"
-        table.append(
-            [
-                name,
-                *size(name),
-                *map(show, cells),
-                *["".join(groups)] * len(lettered),
-                *[mcb] * len(tested),
-            ]
-        )
+        level = show(next(iter(leads.values()))["value"]["baseline"])
+        row = [*start("baseline"), level]
+        table.append(row + ["-"] * (len(head) - len(row)))
+    columns = ["candidate", "change", "confidence interval", "claim, marked"]
+    if ranking["may_be_best"]:
+        columns.insert(-1, "adjusted p")
+    for name, lead in leads.items():
+        row = start(name) + [show(cell) for cell in cells_of([lead], columns)[0]]
+        if ranking["may_be_best"]:
+            row.append(best_text(lead, ranking["may_be_best"].get(name)))
+        table.append(row)
     return table
 
 # %% ../../nbs/report/02_page.ipynb #rankpic
@@ -439,62 +424,35 @@ def size_picture(d: Mapping, ranking: Mapping) -> Picture | None:
 
 
 def choice_lines(d: Mapping, ranking: Mapping) -> list[str]:
-    "The smallest candidate that is good enough, and the best within the budget."
-    unit, lines, flips = (
-        ranking["size_unit"],
-        [],
-        {
-            row["key"]["candidate"]: row["words"]["change"]
-            for row in rows_of(d, "rest")
-            if row["value"]["metric"] == "top1_changed"
-            and row["key"]["part"] == ranking["part"]
-            and not row["key"]["slice"]
-        },
-    )
-    size = lambda name: size_text(ranking["sizes"][name], unit)
-    if name := ranking["smallest"]:
-        more = (
-            f"; {flips[name].lstrip('+').replace('points', '%')} of first choices changed"
-            if name in flips
-            else ""
-        )
-        lines.append(f"Smallest that is not worse: {name} ({size(name)}{more}).")
-    budget = d["rules"].get("budget")
-    if name := ranking["fits"]:
-        words = leads_of(d, ranking)[name]["words"]
-        lines.append(
-            f"Best within {size_text(budget, unit)}: {name} ({size(name)}), "
-            f"{words['claim']}, {words['change']}."
-        )
-    elif budget is not None:
-        asked = budget_unit(budget)
-        lines.append(
-            f"None within {size_text(budget, asked)} is good enough."
-            if asked == unit
-            else f"The budget of {size_text(budget, asked)} was not applied: no size "
-            f"is known in {asked}."
-        )
-    return lines
+    "The smallest candidate that is good enough."
+    name = ranking["smallest"]
+    if name is None:
+        return []
+    said = size_text(ranking["sizes"][name], ranking["size_unit"])
+    for row in rows_of(d, "rest"):
+        key = row["key"]
+        mine = (key["candidate"], key["part"]) == (name, ranking["part"]) and not key["slice"]
+        if mine and row["value"]["metric"] == "top1_changed":
+            flips = row["words"]["change"].lstrip("+").replace("points", "%")
+            said += f"; {flips} of first choices changed"
+    return [f"Smallest that is not worse: {name} ({said})."]
 
 
 def ranking_lines(d: Mapping, ranking: Mapping) -> list[str]:
-    "What the mark at a claim means, where one has it, and what letters do."
-    marked = [
-        f"{name} {row['alone']}" for name, row in leads_of(d, ranking).items() if mark_of(row)
-    ]
-    lines = [f"* Alone, its interval would say: {', '.join(marked)}."] * bool(marked)
-    if ranking["groups"]:
-        lines.append("Candidates with a letter in common are not distinguished.")
-    elif ranking["may_be_best"]:
-        lines.append(
-            "Each candidate was compared with the best of the others alone; "
-            "contrasts = true under [rules] of a study file compares every two."
-        )
-    if ranking["may_be_best"]:
-        lines.append(
-            "best? says no where another candidate is shown to be better. Each is "
-            "asked by itself: of equally good ones, one may get a no by chance."
-        )
+    "What the mark at a claim means, where one has it, and what `best?` says."
+    leads = leads_of(d, ranking)
+    marked = [f"{name} {row['alone']}" for name, row in leads.items() if mark_of(row)]
+    lines = []
+    if marked:
+        lines.append(f"* Alone, its interval would say: {', '.join(marked)}.")
+    if not ranking["may_be_best"]:
+        return lines
+    if len(leads) > MOST_PAIRWISE:
+        lines.append("Each candidate was compared with the best of the others alone.")
+    lines.append(
+        "best? says no where another candidate is shown to be better. Each is "
+        "asked by itself: of equally good ones, one may get a no by chance."
+    )
     return lines
 
 # %% ../../nbs/report/02_page.ipynb #59612392
@@ -613,9 +571,9 @@ def families_text(d: Mapping) -> str:
     )
 
 # %% ../../nbs/report/02_page.ipynb #powr1
-def pilot_of(value: Mapping) -> Pilot:
-    "The spread of a unit that the standard error of a row shows, as if it were known."
-    return Pilot(sd=value["standard_error"] * math.sqrt(value["n_units"]))
+def dof_of(value: Mapping) -> float:
+    "Degrees of freedom of a row's interval; those of as many units where it has none."
+    return value["dof"] or max(1.0, value["n_units"] - 1.0)
 
 
 def discordance_of(value: Mapping) -> float:
@@ -630,7 +588,7 @@ def chance_to_find(value: Mapping, margin: float) -> float:
     n, level = value["n_units"], value["level"]
     if value["method"] == "tango":
         return tango_power(n, discordance_of(value), margin, level)
-    found = chance_of_claim(pilot_of(value), n, delta=margin, margin=margin, level=level)
+    found = power_of(margin / value["standard_error"], dof_of(value), level)
     return min(1 - (1 - level) / 2, found)
 
 
@@ -639,7 +597,7 @@ def smallest_found(value: Mapping) -> float | None:
     n, level = value["n_units"], value["level"]
     if value["method"] == "tango":
         return tango_detectable(n, discordance_of(value), level=level)
-    return detectable(pilot_of(value), n, level=level)
+    return value["standard_error"] * effect_for_power(0.8, dof_of(value), level)
 
 # %% ../../nbs/report/02_page.ipynb #rulec
 def has_known_rates(value: Mapping) -> bool:
@@ -911,18 +869,6 @@ def gate_facts(d: Mapping) -> list[tuple[str, str]]:
                     f"upper end {gate['observed']:.4f}, limit {gate['limit']}: {word(gate)}",
                 )
             )
-        for r in pair["tail"]["results"] if pair["tail"] else ():
-            facts += [
-                (f"tail {r['quantile']}{where}", f"{r['because']} {word(r).capitalize()}."),
-                (
-                    f"windows above {r['limit']:g}",
-                    f"{100 * r['mass']:.3g} %, at most "
-                    f"{100 * r['mass_bound']:.3g} %; of the tokens "
-                    f"{100 * r['mass_tokens']:.3g} %",
-                ),
-            ]
-        if pair["tail"]:
-            facts.append(("gate on the tail", word(pair["tail"])))
     return facts + [
         ("required", f"{r['because']} {word(r).capitalize()}.") for r in d["required"]
     ]
@@ -997,29 +943,6 @@ def changed_answers(a, b, most: int = 15) -> tuple[list[list], str]:
     return rows, f"{said} of {len(a)}." + f" The first {most} of each are listed." * more
 
 
-def token_marks(tokens: list) -> dict:  # (text, log-loss before, after) of each
-    "Pieces with the mark of their change and their probabilities; those that changed most."
-
-    def chance(x):
-        share = 100 * math.exp(-x)
-        return f"{share:.{2 + (share > 99)}g} %" if share >= 0.001 else "< 0.001 %"
-
-    changes, pieces = [b - a for _, a, b in tokens], []
-    for (text, a, b), change in zip(tokens, changes, strict=True):
-        step = sum(abs(change) >= limit for limit in (0.1, 0.5, 2))
-        lines = "↵\n".join(map(visible, text.split("\n")))
-        pieces.append(
-            (
-                lines,
-                f"{'w' if change > 0 else 'g'}{step}" if step else "",
-                f"{chance(a)} → {chance(b)}",
-            )
-        )
-    most = sorted(range(len(tokens)), key=lambda i: -abs(changes[i]))[:3]
-    words = [f'"{visible(tokens[i][0])}" {pieces[i][2]}' for i in sorted(most)]
-    return {"pieces": pieces, "most": f"Largest changes of probability: {'; '.join(words)}."}
-
-
 def reliability_pictures(d: Mapping) -> dict:  # (name, part) -> picture
     "The reliability of each model's confidence; of the edited ones, where there are such."
     return {
@@ -1090,10 +1013,7 @@ def render_html(document: Mapping, arms: Mapping, html: bool = True) -> str:
         d=d,
         arms=arms,
         noise=noise_lines(d),
-        rows={
-            role: rows_of(d, role)
-            for role in ("lead", "pooled", "rest", "contrast", "control")
-        },
+        rows={role: rows_of(d, role) for role in ("lead", "pooled", "rest", "control")},
         facts=fact_lines(d),
         families=families_text(d),
         levels=level_tables(d),
@@ -1123,7 +1043,6 @@ def render_html(document: Mapping, arms: Mapping, html: bool = True) -> str:
         size_picture=size_picture,
         draw_rows=draw_rows,
         changes_picture=changes_picture,
-        token_marks=token_marks,
         percent=percent,
         show_p=show_p,
         answer=answer_of(d),

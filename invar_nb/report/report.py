@@ -84,7 +84,6 @@ class KeySection(Section):
     part: str
     metric: str
     slice: str | None
-    against: str | None  # another candidate; null: the baseline
 
 
 Claim = Literal[
@@ -101,7 +100,7 @@ class RowSection(Section):
     "One number and what may be claimed of it."
 
     key: KeySection
-    role: Literal["lead", "rest", "pooled", "contrast", "control", "level"]
+    role: Literal["lead", "rest", "pooled", "control", "level"]
     value: dict[str, Any]  # a difference with its interval, or the level of one arm
     margin: float  # smallest change that matters, in the metric's unit
     p: dict[str, float]  # of the questions that its family asks
@@ -151,7 +150,6 @@ class PairSection(Section):
     facts: Facts
     missing: dict[str, str]  # metric -> why it is not there
     gate: dict[str, Any] | None  # limit, observed, passed
-    tail: dict[str, Any] | None  # quantiles of the windows' differences against limits
     passages: dict[str, Any] | None  # windows and documents that changed most
     primary_metric: dict[str, Any] | None = None  # fields of the source systems: of losses
     dataset: dict[str, Any] | None = None  # that are in memory
@@ -189,14 +187,12 @@ class ArmSection(Section):
 
 # %% ../../nbs/report/06_report.ipynb #c011
 class Ranking(Section):
-    "The candidates of one part: best estimate first, and groups that nothing distinguishes."
+    "The candidates of one part, the best estimate first."
 
     part: str
     order: list[str]
-    groups: list[list[str]]
     may_be_best: dict[str, float]  # p that no other candidate of the part is better
     smallest: str | None  # of those that are smaller than the baseline and not worse
-    fits: str | None  # the best estimate within the budget, where there is one
     size_unit: Literal["bits per weight", "bytes"] | None
     sizes: dict[str, float | None]
 
@@ -226,7 +222,7 @@ class Exit(Section):
 class Document(Section):
     "report.json."
 
-    schema: Literal["invar_nb/report/2"]
+    schema: Literal["invar_nb/report/3"]
     version: Annotated[str, msgspec.Meta(pattern=r"^[0-9A-Za-z.+!]{1,64}$")]
     headline: str
     rationale: str
@@ -582,7 +578,6 @@ def flat_row(row: Mapping) -> dict:
         "margin": row["margin"],
         "adjusted_p": row["adjusted"].get("change"),
         "adjusted_p_equivalent": row["adjusted"].get("equivalent"),
-        "against": row["key"]["against"],
         **value,
     }
 
@@ -660,7 +655,7 @@ def printed_rows(d: Mapping) -> list[dict]:
     names = [*leads_of(d, d["rankings"][0])]
     place = lambda row: (
         names.index(row["key"]["candidate"])
-        if row["key"]["candidate"] in names and not row["key"]["against"]
+        if row["key"]["candidate"] in names
         else len(names)
     )
     return sorted(d["rows"], key=place)

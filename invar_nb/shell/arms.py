@@ -9,7 +9,8 @@ __all__ = ['LOCAL', 'SCORED', 'RECORDED', 'ANSWERED', 'BOTH_HERE', 'LONG_TEXT', 
            'scored_here', 'Earlier', 'earlier_arms', 'amount', 'kept', 'fitting', 'score_again', 'Opened', 'load',
            'say_host', 'open_model', 'release', 'fit_models', 'check_tokenizer', 'find_tokenizer', 'check_documents',
            'check_inputs', 'plan_texts', 'tokens_to_score', 'leave_out', 'find_weights', 'Unchanged', 'leave_unchanged',
-           'with_weights', 'score_arms', 'memory_needed', 'check_memory', 'score_beside', 'Rounds', 'score_rounds']
+           'with_weights', 'score_arms', 'memory_needed', 'check_memory', 'score_beside', 'Rounds', 'design_of',
+           'score_rounds']
 
 # %% ../../nbs/shell/04_arms.ipynb #c008
 import contextlib
@@ -40,11 +41,12 @@ from invar_nb.comparison.looks import (
     look_at,
     order_units,
     shared_level,
+    usual_design,
 )
 from ..comparison.rows import that_decide
 from ..comparison.rules import Rules
 from ..comparison.study import Study, WeightsArm, study
-from ..comparison.units import check_by, counted
+from ..comparison.units import FEWEST, check_by, counted
 from ..comparison.verdict import change_text
 from ..files.losses import open_losses, read_losses
 from ..files.predictions import read_predictions
@@ -741,9 +743,9 @@ def check_documents(documents: Documents, models: Iterable[str], o: Scoring) -> 
 
 def check_inputs(models: Mapping[str, str], o: Scoring) -> None:
     "Refuse a package, a text or a tokenizer that will not do, before any weights are read."
+    texts = [text_of(paths, o) for paths in o.texts.values()]
     if not all(map(is_address, models.values())):
         import_torch("compare")
-    texts = [text_of(paths, o) for paths in o.texts.values()]
     if o.tokenizer:
         load_tokenizer(o.tokenizer, trust_remote_code=o.trust_remote_code)
     for documents in texts:
@@ -793,7 +795,11 @@ def tokens_to_score(o: Scoring) -> float:
     return sum(min(size / BYTES_A_TOKEN, windows * new) for size in sizes)
 
 
-def leave_out(o: Scoring, both: Iterable[Checkpoint]) -> str:
+def leave_out(
+    o: Scoring,
+    typed: Iterable[str],  # both models, as the command named them
+    both: Iterable[Checkpoint],
+) -> str:
     "Why tensors of large models are not compared beside little scoring; '' where they are."
     both = list(both)
     numbers = max(map(most_numbers, both))
@@ -806,7 +812,7 @@ def leave_out(o: Scoring, both: Iterable[Checkpoint]) -> str:
         fewest *= GPU
     if tokens_to_score(o) >= fewest:
         return ""
-    names = " ".join(shlex.quote(c.name) for c in both)
+    names = shlex.join(typed)
     return (
         f"to compare {numbers / 1e6:,.0f} million weights would take over a tenth of the "
         f"scoring, so `invar-nb diff {names}` lists what changed"
@@ -831,7 +837,7 @@ def find_weights(
                 arguments["baseline"],
                 argument,
                 revision=o.revision,
-                left_out=partial(leave_out, o),
+                left_out=partial(leave_out, o, (arguments["baseline"], argument)),
                 progress=Progress("weights", quiet=quiet),
             )
         say(f"{label}{differs.sentence}", quiet)
@@ -1108,11 +1114,23 @@ class Rounds:
         self.done = looks.finished or bool(found) and all_decided([*found.values()])
 
 # %% ../../nbs/shell/04_arms.ipynb #c019r
+def design_of(plans: Iterable[TextPlan], o: Scoring) -> LooksDesign:
+    "The looks that the texts allow; UsageError where windows were drawn from one long text."
+    design = usual_design([*plans])
+    if design.target == "text" and o.windows and Budget.of(o.windows).rule == "spread":
+        usage(
+            f"a text of fewer than {FEWEST} documents is scored in random order anyway, "
+            "and needs no draw of windows",
+            f"--windows {o.windows}",
+            "Leave --windows out, or write first:N for a shorter text",
+        )
+    return design
+
+
 def score_rounds(
     arguments: Mapping[str, str],  # baseline and candidates -> as typed
     o: Scoring,
     rules: Rules,  # of which level, margin and names decide
-    design: LooksDesign,
     *,
     journal: Callable[[str, str], Path],  # of (name, text and number of the round)
     earlier: Iterable[Earlier] = (),  # scored before by the same models, perhaps
@@ -1120,19 +1138,15 @@ def score_rounds(
     quiet: bool = False,
 ) -> dict[tuple[str, str], object]:  # (name, text) -> arm
     "Every model on the same windows of each text, round by round, until looks decide."
-    if design.target == "text" and o.windows and Budget.of(o.windows).rule == "spread":
-        usage(
-            "with target text, --until-decided already takes windows at random",
-            f"--windows {o.windows}",
-            "Leave --windows out, or write first:N for a shorter text",
-        )
     o = fit_models(o, [*arguments.values()])
     check_inputs(arguments, o)
     weights = find_weights(arguments, o, quiet)
     look(weights)
     here, model = "baseline", open_model(arguments["baseline"], o, "baseline", quiet)
     words, candidates = model.tokenizer, [name for name in arguments if name != "baseline"]
-    texts = {text: Rounds.of(plan, design) for text, plan in plan_texts(model).items()}
+    plans = plan_texts(model)
+    design = design_of(plans.values(), o)
+    texts = {text: Rounds.of(plan, design) for text, plan in plans.items()}
     for name in candidates:
         check_tokenizer(arguments[name], words, o, name if len(candidates) > 1 else "")
     deciding = that_decide(

@@ -916,10 +916,8 @@ def demo(
         sizes = [f"{name}={bits}" for name, bits in BITS.items()]
         job = g.Job(
             output=output,
-            asked=g.Asked(contrasts=True, size=sizes),
-            scoring=g.Comparing(
-                text=[str(text)], show_text=True, max_length=256, stride=128, device="cpu"
-            ),
+            asked=g.Asked(size=sizes),
+            scoring=g.Comparing(text=[str(text)], max_length=256, stride=128, device="cpu"),
         )
         models = str(demo_model("base")), candidates, job
         ranked, journals = compare_all(*models, out)

@@ -46,7 +46,7 @@ StudyOption = panel("Options")(
 )
 SetOption = panel("Options")(
     Optional[list[str]],
-    "Set a key of a study file, such as sums=true or tail.q95=0.1. "
+    "Set a key of a study file, such as sums=true or bos=add. "
     "Repeatable. invar-nb help keys lists all.",
     "--set",
     metavar="KEY=VALUE",
@@ -111,11 +111,6 @@ class Loading:
         _many,
         "Training text. Questions that occur in it together with "
         "their answer form the slice 'leaked'.",
-        "questions",
-    ) = None
-    checkpoint_info: file_key(
-        Optional[Path],
-        "JSON file about the candidate (step, parent), kept in the report.",
         "questions",
     ) = None
 
@@ -295,11 +290,6 @@ class Comparing(Scoring):
         "beside --out and reused.",
         "--control",
     ) = False
-    control_dtype: file_key(
-        Optional[Literal["float32", "bfloat16", "float16"]],
-        "Precision of the second scoring. Default: that of the first.",
-        "data",
-    ) = None
     control_file: file_key(
         Optional[Path],
         "File for the losses of the second scoring, "
@@ -307,14 +297,11 @@ class Comparing(Scoring):
         "written.",
         "data",
     ) = None
-    show_text: file_key(
-        bool, "Put the text of the passages that changed most into the report.", "data"
-    ) = False
 
     @property
     def twice(self) -> bool:
         "Whether the baseline is scored twice, or a second scoring of it is read."
-        return bool(self.control or self.control_dtype or self.control_file)
+        return bool(self.control or self.control_file)
 
     @property
     def text_name(self) -> str:
@@ -399,7 +386,6 @@ class Columns:
         bool, "For runs: leave out seeds that only one arm has; the report lists them.", "runs"
     ) = False
     drop_failed: file_key(bool, "For runs: leave out seeds with a failed run.", "runs") = False
-    assume_ok: file_key(bool, "For runs: rows without terminal are finished.", "runs") = False
 
     def __post_init__(self):
         named, words = {}, [text.rpartition("=")[2] for text in self.better or ()]
@@ -479,7 +465,6 @@ def candidates_in(columns: Columns, file: str, others) -> dict[str, str]:
 # %% ../../nbs/shell/02_groups.ipynb #measured
 Required = Literal["equivalent", "not-worse", "not-beyond", "parts", "slices", "all"]
 TierName = Literal["conservative", "balanced", "aggressive"]
-_Numbers = dict[Literal["preview", "final", "replicates", "limit", "note"], int | float | str]
 _statistics, _policy = panel("Statistics", "data"), panel("Policy", "data looks")
 RequireOption = _policy(
     Optional[Required],
@@ -519,13 +504,6 @@ class Measured:
         metavar="COLUMN",
     ) = None
     level: LevelOption = 0.95
-    edit: file_key(
-        Optional[Literal["quantised", "pruned"]],
-        "What was done to the "
-        "candidates, where their weights are not available. A quantised or pruned "
-        "copy that improves is reported as doubtful.",
-        "data looks",
-    ) = None
     mistakes: file_key(
         _many,
         "Critical mistakes as TRUE:SAID: examples with label TRUE that "
@@ -555,18 +533,6 @@ class Agreed(Measured):
         "their gate. Default: balanced.",
         "data looks",
     ) = "balanced"
-    tiers: file_key(
-        Optional[dict[TierName, _Numbers]],
-        "Other numbers for a tier, with a note that goes into the report.",
-        "data looks",
-    ) = None
-    tail: file_key(
-        _many,
-        "Exit 1 if a quantile of the windows' differences may exceed this "
-        "limit, in nats per token: {q95 = 0.1}. With tokens and fraction, also "
-        "require that many.",
-        "data",
-    ) = None
     replicates: file_key(
         Optional[int],
         "Number of bootstrap draws; needs --seed. Default: exact, without drawing.",
@@ -587,28 +553,6 @@ class Agreed(Measured):
         "several texts files",
     ) = None
     required: RequireOption = None
-    contrasts: file_key(bool, "Also compare the candidates with each other.", "several") = (
-        False
-    )
-    looks: file_key(
-        int, "Most looks of --until-decided. Default: 5.", "looks", min=2, max=20
-    ) = 5
-    target: file_key(
-        Literal["text", "texts-like-this"],
-        "What the answer is about: this "
-        "text only, or texts like it. Default: texts-like-this.",
-        "looks",
-    ) = "texts-like-this"
-    spending: file_key(
-        Optional[Literal["pocock", "linear", "rho2"]],
-        "How the error rate is "
-        "spent over the looks. Default: rho2 (late); with target text, pocock "
-        "(early).",
-        "looks",
-    ) = None
-    order_seed: file_key(
-        int, "Seed for the random order of the looks. Default: 0.", "looks", min=0
-    ) = 0
     accepted: file_key(
         Optional[list[AcceptedLoss]],
         "Losses that are known and do not block, "
@@ -657,12 +601,6 @@ class Asked(Agreed):
         "the ranking. Repeatable. Default: the size of "
         "its files.",
         metavar="NAME=BITS",
-        reads="several",
-    ) = None
-    budget: _statistics(
-        Optional[str],
-        "Name the best candidate of at most this size: 4GB or, with --size, 4.5 (bits).",
-        metavar="SIZE",
         reads="several",
     ) = None
     until_decided: panel("Scoring", "data looks")(
@@ -939,13 +877,7 @@ def set_keys(
                     suggest(name, known, "invar-nb help keys lists them"),
                 )
             section = known[name]
-        old = data.get(section, {})
-        data[section] = old | {
-            key: old[key] | value
-            if isinstance(value, dict) and isinstance(old.get(key), dict)
-            else value
-            for key, value in one.items()
-        }  # tail.q95, tail.q99
+        data[section] = data.get(section, {}) | one
     return data
 
 # %% ../../nbs/shell/02_groups.ipynb #sfa02

@@ -4,9 +4,8 @@
 
 # %% auto #0
 __all__ = ['UsageProblem', 'TYPED', 'NAMES_WIDTH', 'LINE_WIDTH', 'SPELLED', 'UNREAD', 'usage', 'require', 'suggest', 'MarginText',
-           'parse_margin', 'split_margins', 'resolve_margin', 'as_numbers', 'as_size', 'panel', 'Key', 'file_key',
-           'is_key', 'grouped', 'as_option', 'WithHelp', 'HelpCommand', 'HelpGroup', 'given_options', 'as_typed',
-           'refuse_unread']
+           'parse_margin', 'split_margins', 'resolve_margin', 'as_numbers', 'panel', 'Key', 'file_key', 'is_key',
+           'grouped', 'as_option', 'WithHelp', 'HelpCommand', 'HelpGroup', 'given_options', 'as_typed', 'refuse_unread']
 
 # %% ../../nbs/shell/01_options.ipynb #c002
 import contextvars
@@ -128,30 +127,6 @@ def as_numbers(
             usage(must, repr(text), cure)
         numbers[name] = value
     return numbers
-
-# %% ../../nbs/shell/01_options.ipynb #bdgc
-def as_size(
-    text: str,
-    bits: bool = False,  # whether sizes are known to be bits per weight
-) -> float:
-    "A size of models: `4GB` and `800MiB` in bytes, `4.5` in bits per weight; UsageError."
-    units = {"": 1, "B": 1} | {
-        f"{k}{mid}B": base ** (i + 1)
-        for mid, base in (("", 1000), ("i", 1024))
-        for i, k in enumerate("KMGT")
-    }
-    match = re.fullmatch(r"(\d*\.?\d+)\s*([kKMGT]?i?B?)", text.strip(), re.A)
-    unit = match and match[2].replace("k", "K")
-    size = float(match[1]) * units[unit] if unit in units else 0.0
-    from invar_nb.comparison.rules import budget_unit  # only where one is given
-
-    if not size or bits and unit or (budget_unit(size) == "bytes") is (unit == ""):
-        usage(
-            "--budget must be a size such as 4GB, or bits per weight such as 4.5",
-            repr(text),
-            "Write --budget 4.5" if bits else "Write --budget 4GB",
-        )
-    return size
 
 # %% ../../nbs/shell/01_options.ipynb #c006
 def _metavar(kind, text):

@@ -9,13 +9,12 @@ __all__ = ['usual_metrics', 'find_margins', 'find_metrics', 'check_foreign', 'ac
 # %% ../../nbs/shell/05_rules.ipynb #c002
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import msgspec
 
 from ..arms.window_losses import StreamedLosses
 from ..comparison.measured import PRIMARY
-from ..comparison.passages import as_tail_rule, check_shown
 from ..comparison.rules import Accepted, Rules, as_tier, check_enough, check_kinds
 from ..comparison.study import CONTROL
 from invar_nb.experiments.improvement import (
@@ -219,11 +218,6 @@ def find_rules(
     margin = find_margins(asked.margin, each, [*named], bare=bare, arms=measured)
     if named and job.scoring.divergence:
         named |= dict.fromkeys(DIVERGENCE)
-    limits = o.as_numbers(
-        (one for text in asked.tail or () for one in text.split(",")),
-        "tail must be a quantile and its limit, such as {q95 = 0.1}",
-        "Write each name once",
-    )
     size_of = lambda text: find_margins([text], each, [*named], bare=bare, arms=measured)
     same = {
         name: getattr(asked, name)
@@ -237,26 +231,17 @@ def find_rules(
             "gate",
             "profile",
             "fail_inconclusive",
-            "contrasts",
             "required",
-            "edit",
+            "tier",
         )
     }
     try:
-        tiers = {
-            name: as_tier({"name": name, **numbers})
-            for name, numbers in (asked.tiers or {}).items()
-        }
-        tier = tiers.get(asked.tier) or as_tier(asked.tier)
         rules = Rules(
             **same,
             metrics=tuple(named),
             margin=margin,
             by=asked.by or None,
             accepted=tuple(accepted_losses(asked.accepted or (), size_of)),
-            tier=tier.name if tier == as_tier(tier.name) else asdict(tier),
-            budget=o.as_size(asked.budget, bool(asked.size)) if asked.budget else None,
-            tail=as_tail_rule(limits) if limits else None,
             deciding=deciding,
             pooling=asked.pooling[0]
             if asked.pooling and "=" not in asked.pooling[0]
@@ -275,11 +260,9 @@ def find_rules(
     return rules
 
 # %% ../../nbs/shell/05_rules.ipynb #c018n
-def check_planned(rules: Rules, counts: Mapping[str, int], unit: str = "windows") -> None:
-    "Refuse fewer windows than tier or tail ask for, before they are scored; ContractError."
+def check_planned(rules: Rules, counts: Mapping[str, int]) -> None:
+    "Refuse fewer windows than the tier asks for, before they are scored; ContractError."
     check_enough(counts, tier=as_tier(rules.tier), profile=rules.profile)
-    if rules.tail is not None:
-        check_shown(as_tail_rule(rules.tail), counts[unit], rules.level)
 
 # %% ../../nbs/shell/05_rules.ipynb #c008r
 def share_of_mean(
@@ -347,7 +330,6 @@ def line_of_runs(
     job: g.Job,
     names: Sequence[str],  # of metrics
     line: Sequence[str],  # arms and --out, as typed
-    ended: bool = False,  # whether to say that all runs ended well
 ) -> str:
     "The command line that compares runs: each metric with its direction and margin."
     said, several, words = find_directions(job), len(names) > 1, [*line]
@@ -371,14 +353,13 @@ def line_of_runs(
     words += o.as_typed(
         [each for each in typed if each[0] not in ("metric", "better", "margin")]
     )
-    return shlex.join(["invar-nb", "compare", *words, *["--set", "assume_ok=true"] * ended])
+    return shlex.join(["invar-nb", "compare", *words])
 
 
 def check_runs(
     job: g.Job,
     known: Sequence[str],  # columns that may be metrics
     line: Sequence[str] = ("BASELINE", "CANDIDATE"),
-    unended: Sequence[str] = (),  # tables that do not say how their runs ended
 ) -> None:
     "Refuse all that is not said of runs, with the command line that would do; UsageError."
     asked, said = job.asked, find_directions(job)
@@ -408,14 +389,11 @@ def check_runs(
     }
     if not any(rows.values()):
         return  # a row that does not say how it ended is refused itself
-    rows["how each run ended"] = unended and f"no column state in {', '.join(unended)}"
-    notes = ["assume_ok, if every run finished"] * bool(unended)
-    notes += ["lower or higher, whichever is better"] * bool(unsaid)
+    notes = ["lower or higher, whichever is better"] * bool(unsaid)
     o.usage(
         f"runs need {' and '.join(row for row, got in rows.items() if got)}",
         ", ".join(filter(None, rows.values())),
-        f"Write: {line_of_runs(job, names, line, bool(unended))}"
-        + f" ({'; '.join(notes)})" * bool(notes),
+        f"Write: {line_of_runs(job, names, line)}" + f" ({'; '.join(notes)})" * bool(notes),
     )
 
 # %% ../../nbs/shell/05_rules.ipynb #c005r

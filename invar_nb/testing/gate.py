@@ -95,11 +95,11 @@ def assert_not_worse(
 
     Options of the text, of models and of folders, as those of invar-nb compare: text,
     questions, task, device, dtype, batch_tokens, tokenizer, trust_remote_code, bos, revision,
-    allow_pickle, concurrency, normalize, separator, leak_text, checkpoint_info, max_length,
+    allow_pickle, concurrency, normalize, separator, leak_text, max_length,
     stride, windows, per_byte, first_window, windowing, prefix_token, windows_seed, documents,
-    divergence, control, control_dtype, control_file, show_text. Of `Rules`: method, units,
-    level, replicates, seed, resample, metrics, primary, by, deciding, edit, budget, pooling,
-    contrasts, better, scale, multiplicity, intersect, drop_failed, tier, profile, gate, tail,
+    divergence, control, control_file. Of `Rules`: method, units,
+    level, replicates, seed, resample, metrics, primary, by, deciding, pooling,
+    better, scale, multiplicity, intersect, drop_failed, tier, profile, gate,
     fail_inconclusive, accepted."""
     __tracebackhide__ = True  # pytest shows the line of the test
     try:
