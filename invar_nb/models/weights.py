@@ -93,7 +93,9 @@ class _Tally:
         self.changed += n
         self.zeros += int(np.count_nonzero(differ & (y == 0)))
         with np.errstate(over="ignore", invalid="ignore"):
-            delta = np.where(differ, y.astype("f8") - x.astype("f8"), 0.0)
+            delta = np.subtract(y, x, dtype="f8")
+        if not np.isfinite(delta).all():
+            delta[~differ] = 0.0  # what is equal and no number has no difference
         self.moved += _squares(delta)
         if self.is_grid is None and not is_packed(b.kind):
             self.is_grid = on_grid(x, y, b.shape[-1] if b.shape else 1)
@@ -108,7 +110,7 @@ class _Tally:
 
 def _squares(x: np.ndarray) -> float:
     "The sum of the squares, in double precision."
-    wide = x.astype("f8")
+    wide = x.astype("f8", copy=False)
     with np.errstate(over="ignore", invalid="ignore"):  # of weights that are no numbers
         return float(wide @ wide)
 

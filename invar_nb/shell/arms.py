@@ -797,7 +797,6 @@ def tokens_to_score(o: Scoring) -> float:
 
 def leave_out(
     o: Scoring,
-    typed: Iterable[str],  # both models, as the command named them
     both: Iterable[Checkpoint],
 ) -> str:
     "Why tensors of large models are not compared beside little scoring; '' where they are."
@@ -812,11 +811,8 @@ def leave_out(
         fewest *= GPU
     if tokens_to_score(o) >= fewest:
         return ""
-    names = shlex.join(typed)
-    return (
-        f"to compare {numbers / 1e6:,.0f} million weights would take over a tenth of the "
-        f"scoring, so `invar-nb diff {names}` lists what changed"
-    )
+    size = f"{numbers / 1e6:,.0f} million weights"
+    return f"to compare {size} would take over a tenth of the scoring"
 
 # %% ../../nbs/shell/04_arms.ipynb #c003
 def find_weights(
@@ -837,10 +833,13 @@ def find_weights(
                 arguments["baseline"],
                 argument,
                 revision=o.revision,
-                left_out=partial(leave_out, o, (arguments["baseline"], argument)),
+                left_out=partial(leave_out, o),
                 progress=Progress("weights", quiet=quiet),
             )
         say(f"{label}{differs.sentence}", quiet)
+        if differs.reason:  # said, not stored: a report holds no folders of this machine
+            command = shlex.join(["invar-nb", "diff", arguments["baseline"], argument])
+            say(f"{label}{command} lists what differs, or why not", quiet)
         weights[name] = differs.to_dict()
     return weights
 
