@@ -56,6 +56,17 @@ def copied(tmp_path):
     return made
 
 
+def test_a_head_that_is_stored_once_or_twice_is_the_same_model(copied):
+    "Tied weights: an embedding stands in a file once or twice. Another head is a change."
+    embedding = next(x for k, x in copied.tensors.items() if "embed" in k)
+    twice = copied("twice", copied.tensors | {"lm_head.weight": embedding.clone()})
+    for pair in ((BASE, twice), (twice, BASE)):
+        d = compare_weights(*pair)
+        assert (d.state, d.tensors_changed) == ("rearranged", 0), d.sentence
+    other = copied("other", copied.tensors | {"lm_head.weight": embedding + 1})
+    assert compare_weights(BASE, other).only_candidate == ("lm_head.weight",)
+
+
 def test_one_changed_element_is_found(copied, monkeypatch):
     monkeypatch.setattr(numbers_page, "PIECE", 1024)  # UP is read in eleven pieces
     tensors = copied.tensors
