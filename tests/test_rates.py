@@ -56,6 +56,7 @@ def printed(law, rows, effective, documents=100, **changed):
             "positive": False,
             "units_eff": effective,
             "nu": None,
+            "dof": None,
             "alarm": None,
             "level": 0.95,
             "standard_error": 0.004,
