@@ -618,8 +618,6 @@ def test_of_another_version_words_and_pages_are_not_compared_and_verify_says_so(
 
 def test_a_report_that_went_through_git_on_windows_or_jq_verifies(saved, tmp_path):
     "Line ends, indentation and the order of keys are no content, in the evidence and pages neither."
-    if any(arm.get("streamed") for arm in saved[1]["arms"].values()):
-        pytest.skip("losses that stay in their file are hashed as they are")
     folder = shutil.copytree(saved[0], tmp_path / "r")
     git = ["git", "-C", folder, "-c", "core.autocrlf=true", "-c", "user.name=a"]
     git += ["-c", "user.email=a@example.org"]
@@ -631,6 +629,10 @@ def test_a_report_that_went_through_git_on_windows_or_jq_verifies(saved, tmp_pat
     subprocess.run([*git, "reset", "-q", "--hard"], check=True, capture_output=True)
     shutil.rmtree(folder / ".git")
     assert b"\r\n" in (folder / "report.json").read_bytes()
+    if any(arm["streamed"] for arm in saved[1]["arms"].values()):  # too large for git
+        with pytest.raises(ContractError, match="must have the digest"):
+            verify(folder)
+        return
     assert verify(folder).files == verify(saved[0]).files
     document = json.loads((folder / "report.json").read_text())
     backwards = json.dumps(turned(document), indent="\t")

@@ -227,8 +227,6 @@ WORDS = (  # where a document holds sentences and titles; * is each item
     "pairs.*.gate.because",
     "pairs.*.missing.*",
     "pairs.*.passages.*.sentence",
-    "pairs.*.tail.because",
-    "pairs.*.tail.results.*.because",
     "pairs.*.units.because",
     "pairs.*.units.speaks_of",
     "pairs.*.units.words",
