@@ -109,7 +109,7 @@ def measure(file, n_tokens, rounds):
 
     from invar_nb import load_model, plan_windows, score_windows
     from invar_nb.models.score import score_plan
-    from invar_nb.models.windows import plan_text
+    from invar_nb.models.text_plan import plan_text
 
     torch.set_num_threads(1)
     loaded = load_model(file)

@@ -26,7 +26,7 @@ def plain(folder, n):
     import pyarrow
     from pyarrow import parquet
 
-    from invar_nb.files.plain_table import read_plain
+    from invar_nb.readers.named_columns import read_plain
 
     rng = np.random.default_rng(0)
     order = rng.permutation(n)  # ids in no order, as hashes are
@@ -81,7 +81,7 @@ DATA = Path(__file__).parent.parent / "tests" / "data"
 
 def lm_eval(folder, n):
     "Sample files of lm-evaluation-harness: the twenty rows of the fixture again and again, so that its means stay right."
-    from invar_nb.files.lm_eval import read_lm_eval
+    from invar_nb.readers.lm_eval import read_lm_eval
 
     says = json.loads(next((DATA / "lm_eval" / "base").glob("results_*")).read_text())
     out, time = {}, "2026-01-01T00-00-00"
@@ -125,7 +125,7 @@ def lm_eval(folder, n):
 
 def inspect(folder, n):
     "Logs of inspect_ai, the twenty samples of the fixture again and again; the archive is deflated, since the plain reader needs no other package then."
-    from invar_nb.files.inspect_logs import read_inspect_log
+    from invar_nb.readers.inspect_logs import read_inspect_log
 
     log, out = json.loads((DATA / "inspect" / "base" / "texts.json").read_text()), {}
     samples = [log["samples"][i % 20] | {"id": i} for i in range(n)]
@@ -162,7 +162,7 @@ def inspect(folder, n):
 
 def every_eval(folder, n):
     "Samples of Every Eval Ever."
-    from invar_nb.files.sources import read_every_eval
+    from invar_nb.readers.recognise import read_every_eval
 
     with open(folder / "x.jsonl", "w") as file:
         for i in range(n):
@@ -199,7 +199,7 @@ def every_eval(folder, n):
 
 def llama_cpp(folder, n):
     "Two files of log-probabilities with a vocabulary of 32 000, n/100 rows each; the plain reader adds up what is stored."
-    from invar_nb.files.llama_cpp import read_logit_pair
+    from invar_nb.readers.llama_cpp import read_logit_pair
 
     rng, n_ctx, n_vocab = np.random.default_rng(0), 512, 32_000
     n_chunk = max(1, n // 100 // 255)

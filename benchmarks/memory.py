@@ -43,7 +43,7 @@ def one(way, path):
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
     from invar_nb.models.text import read_documents
-    from invar_nb.models.windows import plan_text
+    from invar_nb.models.text_plan import plan_text
 
     words = Tokenizer(models.BPE())
     words.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -14,10 +14,10 @@ from alternate import alternate, figures, machine, table
 import invar_nb
 from invar_nb import WindowLosses, load_model, write_losses
 from invar_nb.files.losses import open_losses
-from invar_nb.files.shards import Shard, Target, merge_parts, write_part
+from invar_nb.files.merge import Shard, Target, merge_parts, write_part
 from invar_nb.models.score import score_plan
 from invar_nb.models.shards import place_journal, plan_shards, score_shard
-from invar_nb.models.windows import plan_text
+from invar_nb.models.text_plan import plan_text
 
 
 def scored(folder, sentences, cuts, threads):

@@ -39,55 +39,15 @@ from .comparison.study import (
     study as study,
 )
 from .comparison.verdict import Verdict as Verdict
-from .experiments.improvement import (
-    HIGHER as HIGHER,
+from .files.answers import (
+    predictions_from_columns as predictions_from_columns,
 )
-from .experiments.improvement import (
-    LINEAR as LINEAR,
+from .files.answers import (
+    read_predictions as read_predictions,
 )
-from .experiments.improvement import (
-    LOG as LOG,
+from .files.answers import (
+    write_predictions as write_predictions,
 )
-from .experiments.improvement import (
-    LOWER as LOWER,
-)
-from .experiments.improvement import (
-    Evaluator as Evaluator,
-)
-from .experiments.improvement import (
-    MetricSpec as MetricSpec,
-)
-from .experiments.improvement import (
-    RunsArm as RunsArm,
-)
-from .experiments.improvement import (
-    compare_runs as compare_runs,
-)
-from .experiments.improvement import (
-    judge_many as judge_many,
-)
-from .experiments.improvement import (
-    judge_runs as judge_runs,
-)
-from .experiments.runner import run_all as run_all
-from .experiments.runs import ExperimentResult as ExperimentResult
-from .experiments.runs import ExperimentSpec as ExperimentSpec
-from .experiments.runs import read_runs as read_runs
-from .experiments.runs import write_runs as write_runs
-from .files.inspect_logs import read_inspect_log as read_inspect_log
-from .files.llama_cpp import (
-    read_logit_arm as read_logit_arm,
-)
-from .files.llama_cpp import (
-    read_logit_pair as read_logit_pair,
-)
-from .files.llama_cpp import (
-    read_perplexity_log as read_perplexity_log,
-)
-from .files.llama_cpp import (
-    read_perplexity_pair as read_perplexity_pair,
-)
-from .files.lm_eval import read_lm_eval as read_lm_eval
 from .files.losses import (
     LossFile as LossFile,
 )
@@ -106,17 +66,6 @@ from .files.losses import (
 from .files.losses import (
     write_losses as write_losses,
 )
-from .files.plain_table import read_plain as read_plain
-from .files.predictions import (
-    predictions_from_columns as predictions_from_columns,
-)
-from .files.predictions import (
-    read_predictions as read_predictions,
-)
-from .files.predictions import (
-    write_predictions as write_predictions,
-)
-from .files.sources import read_every_eval as read_every_eval
 from .foundations.interval import Fallback as Fallback
 from .foundations.interval import Interval as Interval
 from .foundations.refuse import (
@@ -176,12 +125,63 @@ from .models.score import score_windows as score_windows
 from .models.servers import score_served as score_served
 from .models.together import score_together as score_together
 from .models.weights import compare_weights as compare_weights
+from .readers.inspect_logs import read_inspect_log as read_inspect_log
+from .readers.llama_cpp import (
+    read_logit_arm as read_logit_arm,
+)
+from .readers.llama_cpp import (
+    read_logit_pair as read_logit_pair,
+)
+from .readers.llama_cpp import (
+    read_perplexity_log as read_perplexity_log,
+)
+from .readers.llama_cpp import (
+    read_perplexity_pair as read_perplexity_pair,
+)
+from .readers.lm_eval import read_lm_eval as read_lm_eval
+from .readers.named_columns import read_plain as read_plain
+from .readers.recognise import read_every_eval as read_every_eval
 from .report.answer import result_html as result_html
 from .report.plan import Plan as Plan
 from .report.plan import plan_comparison as plan_comparison
 from .report.report import Report as Report
 from .report.report import report_of as report_of
 from .report.verify import verify as verify
+from .runs.evaluator import (
+    HIGHER as HIGHER,
+)
+from .runs.evaluator import (
+    LINEAR as LINEAR,
+)
+from .runs.evaluator import (
+    LOG as LOG,
+)
+from .runs.evaluator import (
+    LOWER as LOWER,
+)
+from .runs.evaluator import (
+    Evaluator as Evaluator,
+)
+from .runs.evaluator import (
+    MetricSpec as MetricSpec,
+)
+from .runs.evaluator import (
+    RunsArm as RunsArm,
+)
+from .runs.evaluator import (
+    compare_runs as compare_runs,
+)
+from .runs.evaluator import (
+    judge_many as judge_many,
+)
+from .runs.evaluator import (
+    judge_runs as judge_runs,
+)
+from .runs.run_all import run_all as run_all
+from .runs.runs import ExperimentResult as ExperimentResult
+from .runs.runs import ExperimentSpec as ExperimentSpec
+from .runs.runs import read_runs as read_runs
+from .runs.runs import write_runs as write_runs
 from .shell.compare import compare_models as compare_models
 from .shell.demo import (
     demo_model as demo_model,

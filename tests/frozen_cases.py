@@ -21,9 +21,9 @@ from invar_nb.arms.pair import pair
 from invar_nb.comparison import looks
 from invar_nb.comparison.study import Rules, study
 from invar_nb.files import losses
+from invar_nb.files.answers import read_predictions
 from invar_nb.files.losses import read_losses
-from invar_nb.files.predictions import read_predictions
-from invar_nb.files.sources import Reading, read_arms
+from invar_nb.readers.recognise import Reading, read_arms
 from invar_nb.report.report import report_of
 from invar_nb.shell import terminal
 

@@ -68,7 +68,7 @@ FILES = [
     "frozen",
     "gate",
     "messages",
-    "experiments",
+    "runs",
     "sweep",
     "questions",
     "python_help",

@@ -13,9 +13,9 @@ from invar_nb import (
     study,
 )
 from invar_nb.comparison.looks import look_at, order_units
-from invar_nb.experiments.improvement import RunsArm
-from invar_nb.experiments.runs import read_row
 from invar_nb.metrics.divergence import change_columns, change_counts
+from invar_nb.runs.evaluator import RunsArm
+from invar_nb.runs.runs import read_row
 
 
 def losses(shift=0.0, noise=0.03, n=96, seed=1, **more):

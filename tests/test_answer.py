@@ -23,12 +23,12 @@ from invar_nb import (
     pair_arrays,
     study,
 )
-from invar_nb.experiments.improvement import RunsArm
-from invar_nb.experiments.runs import read_row
 from invar_nb.report.answer import WIDTH, summary, summary_markdown, text_table
 from invar_nb.report.build import document_of
 from invar_nb.report.page import smallest_found
 from invar_nb.report.report import render, report_of
+from invar_nb.runs.evaluator import RunsArm
+from invar_nb.runs.runs import read_row
 
 
 def grid(names, parts, n=24):

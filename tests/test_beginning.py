@@ -9,9 +9,9 @@ from test_shell import shell
 from invar_nb import read_losses
 from invar_nb.foundations.refuse import ContractError
 from invar_nb.models import text as text_page
-from invar_nb.models import windows as windows_page
+from invar_nb.models import text_plan as windows_page
 from invar_nb.models.text import Documents, read_documents
-from invar_nb.models.windows import plan_text
+from invar_nb.models.text_plan import plan_text
 
 pytest.importorskip("torch")
 from test_shards import BASE  # noqa: E402

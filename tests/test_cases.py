@@ -15,9 +15,9 @@ from invar_nb.arms.arm import Scores
 from invar_nb.arms.pair import pair, pair_arrays
 from invar_nb.arms.window_losses import WindowLosses
 from invar_nb.comparison.study import compare, evaluate, study
-from invar_nb.experiments.improvement import MetricSpec, compare_runs
 from invar_nb.files import losses
 from invar_nb.foundations.refuse import ContractError, PairingError
+from invar_nb.runs.evaluator import MetricSpec, compare_runs
 
 CASES = DATA / "cases"
 

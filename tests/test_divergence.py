@@ -38,7 +38,7 @@ from invar_nb.models import chain_rule, head_tiles  # noqa: E402
 from invar_nb.models import together as tiles
 from invar_nb.models.load import load_model  # noqa: E402
 from invar_nb.models.score import score_plan  # noqa: E402
-from invar_nb.models.windows import (
+from invar_nb.models.text_plan import (
     find_classes,  # noqa: E402
     plan_ids,  # noqa: E402
 )

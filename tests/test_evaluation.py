@@ -15,11 +15,11 @@ from invar_nb.arms.predictions import Predictions
 from invar_nb.comparison.difference import conclude
 from invar_nb.comparison.study import compare, evaluate, study
 from invar_nb.comparison.verdict import claim_alone, questions
-from invar_nb.files.plain_table import read_plain
-from invar_nb.files.predictions import read_predictions
+from invar_nb.files.answers import read_predictions
 from invar_nb.foundations.refuse import ContractError, UsageError
 from invar_nb.metrics.calibration import root_change, square_fit
 from invar_nb.metrics.metric import METRICS, Detail, Metric
+from invar_nb.readers.named_columns import read_plain
 from invar_nb.report.answer import summary
 from invar_nb.report.build import document_of
 from invar_nb.report.page import changed_answers, own_metrics, render_html, render_markdown

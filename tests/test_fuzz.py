@@ -26,9 +26,9 @@ from invar_nb import (
     verify,
     write_predictions,
 )
-from invar_nb.files.sources import Reading, read_arms
 from invar_nb.models.questions import read_examples
 from invar_nb.models.text import read_documents
+from invar_nb.readers.recognise import Reading, read_arms
 from invar_nb.shell.groups import read_study
 
 MODEL = Path(invar_nb.__file__).parent / "demo_models" / "base"

@@ -787,7 +787,7 @@ def test_a_loss_is_accepted_in_python_as_in_a_study_file(docs, monkeypatch):
     from datetime import date, datetime
 
     from invar_nb import Rules, UsageError
-    from invar_nb.testing import assert_not_worse
+    from invar_nb.ci import assert_not_worse
 
     for up_to, expires in (
         ("50%", date(2027, 3, 1)),
@@ -1136,8 +1136,8 @@ def test_the_assertion_takes_arms_files_and_models(docs):
     from dataclasses import fields
 
     from invar_nb import Rules, UsageError, compare_models, read_losses
+    from invar_nb.ci import assert_not_worse
     from invar_nb.shell.compare import SCORING
-    from invar_nb.testing import assert_not_worse
 
     base, q8, q4 = (f"docs/{name}.jsonl" for name in ("base", "q8", "q4"))
     for a, b in (
@@ -1188,7 +1188,7 @@ def test_the_assertion_takes_arms_files_and_models(docs):
 def test_the_assertion_takes_what_compare_takes(docs, shell):
     "Folders with tasks of several kinds, some tasks of them, and the margins of compare."
     from invar_nb import UsageError
-    from invar_nb.testing import BaselineFile, assert_not_worse
+    from invar_nb.ci import BaselineFile, assert_not_worse
 
     base, tuned = (ROOT / "tests/data/lm_eval" / name for name in ("base", "tuned"))
     d = json.loads(shell(f"compare {base} {tuned} -q --json")[1])
@@ -1219,7 +1219,7 @@ def test_the_assertion_takes_what_compare_takes(docs, shell):
 
 def test_a_baseline_that_was_asked_for_is_written_unless_the_candidate_regressed(docs):
     from invar_nb import read_losses
-    from invar_nb.testing import BaselineFile
+    from invar_nb.ci import BaselineFile
 
     def renew(name):
         kept = BaselineFile(docs / "kept.parquet", update=True)
@@ -1256,7 +1256,7 @@ def test_a_baseline_that_was_asked_for_is_written_unless_the_candidate_regressed
 def test_a_refusal_is_raised_at_the_line_of_the_test(docs):
     "Not through the frames of the library and of the hub's client: pytest would print them all."
     from invar_nb import ContractError, UsageError
-    from invar_nb.testing import BaselineFile, assert_not_worse
+    from invar_nb.ci import BaselineFile, assert_not_worse
 
     base = docs / "docs/base.jsonl"
     calls = [
@@ -1283,7 +1283,7 @@ def test_two_models_of_a_test_suite():
     import tempfile
 
     import invar_nb
-    from invar_nb.testing import BaselineFile, assert_not_worse
+    from invar_nb.ci import BaselineFile, assert_not_worse
 
     models = Path(invar_nb.__file__).parent / "demo_models"
     with tempfile.TemporaryDirectory() as folder:
@@ -1542,7 +1542,7 @@ def test_a_baseline_of_answers_is_renewed_by_the_rules(quiz, shell):
 @pytest.mark.filterwarnings("ignore:.*An inconclusive result passes")
 def test_a_suite_keeps_answers_and_asks_the_candidate(quiz):
     from invar_nb import PairingError, UsageError, read_predictions
-    from invar_nb.testing import BaselineFile, assert_not_worse
+    from invar_nb.ci import BaselineFile, assert_not_worse
 
     asked = {"questions": "q.jsonl", "normalize": "bytes"}
     BaselineFile(quiz / "new.jsonl", update=True).assert_not_worse("models/base", **asked)
@@ -1590,7 +1590,7 @@ def test_a_suite_keeps_answers_and_asks_the_candidate(quiz):
 def test_a_suite_is_answered_in_its_own_words(docs):
     "A test has `require=`, not `--require`; and what takes a candidate all the same does."
     from invar_nb import UsageError, read_losses
-    from invar_nb.testing import BaselineFile, assert_not_worse
+    from invar_nb.ci import BaselineFile, assert_not_worse
 
     with pytest.raises(
         AssertionError,
@@ -1656,7 +1656,7 @@ def test_pytest_finds_the_fixture_by_its_entry_point(tmp_path):
     points = next(tmp_path.rglob("entry_points.txt"), None)
     assert points, done.stderr[-500:]
     assert (
-        "[pytest11]\ninvar_nb.testing.plugin = invar_nb.testing.plugin" in points.read_text()
+        "[pytest11]\ninvar_nb.ci.plugin = invar_nb.ci.plugin" in points.read_text()
         and "invar-nb = invar_nb.shell.cli:main" in points.read_text()
     )
 
@@ -1714,7 +1714,7 @@ def test_every_command_of_the_guide_runs_in_its_order(docs, tmp_path):
     )
     executable(
         tmp_path / "bin/pytest",
-        f'#!/bin/sh\nexec "{sys.executable}" -m pytest -p no:cacheprovider -p invar_nb.testing.plugin "$@"\n',
+        f'#!/bin/sh\nexec "{sys.executable}" -m pytest -p no:cacheprovider -p invar_nb.ci.plugin "$@"\n',
     )
     env = (
         os.environ

@@ -12,7 +12,7 @@ from test_lm_eval import noted
 from test_sources import row, write
 
 import invar_nb
-from invar_nb.files.sources import SOURCES, Reading, find_source
+from invar_nb.readers.recognise import SOURCES, Reading, find_source
 
 ROOT, DATA = Path(__file__).parents[1], Path(__file__).parent / "data"
 BASE, TUNED = (

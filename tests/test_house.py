@@ -908,7 +908,7 @@ def test_no_forbidden_pattern():
         if (s := sins(tree, library=where.startswith("invar_nb/") and "_modidx" not in where))
     }
     plugin = (
-        "invar_nb/testing/plugin.py",
+        "invar_nb/ci/plugin.py",
         "imports ['pytest']",
     )  # which pytest itself imports
     nothing(
@@ -1448,7 +1448,7 @@ def test_site_builds_without_a_warning(tmp_path):
     for name, kind in (
         ("guides/which_quant", "Guide"),
         ("statistics/jackknife", "Method"),
-        ("files/lm_eval", "Library"),
+        ("readers/lm_eval", "Library"),
         ("which-method", "Reference"),
     ):
         over = re.search(
@@ -1481,7 +1481,7 @@ def test_site_builds_without_a_warning(tmp_path):
     weights = (
         out / "_static" / "language_data.js"
     ).read_text()  # Sphinx puts the scorer there
-    assert '"guides/which_quant": 3' in weights and '"files/lm_eval": 1' in weights
+    assert '"guides/which_quant": 3' in weights and '"readers/lm_eval": 1' in weights
     assert not [
         n
         for n, t in html.items()

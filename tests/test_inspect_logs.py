@@ -18,8 +18,8 @@ from commands import main
 from real_tools import python_with
 
 from invar_nb.arms.pair import pair
-from invar_nb.files.inspect_logs import is_inspect_log, read_inspect_log
 from invar_nb.foundations.refuse import ContractError, UsageError
+from invar_nb.readers.inspect_logs import is_inspect_log, read_inspect_log
 
 DATA = Path(__file__).parent / "data" / "inspect"
 MODELS, ROOT = (
@@ -546,7 +546,7 @@ def test_the_real_tool_today(tmp_path):
         env=env,
         capture_output=True,
     )
-    read = "import sys, json; from invar_nb.files.inspect_logs import read_inspect_log as r; print(json.dumps(r(sys.argv[1], score='letters')['choices'].values.tolist()))"
+    read = "import sys, json; from invar_nb.readers.inspect_logs import read_inspect_log as r; print(json.dumps(r(sys.argv[1], score='letters')['choices'].values.tolist()))"
     for model in ("base", "tuned"):
         for task in NAMES:
             path = tmp_path / "out" / model / f"{task}.json"

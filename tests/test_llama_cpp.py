@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import invar_nb.files.llama_cpp as page
+import invar_nb.readers.llama_cpp as page
 from invar_nb.arms.pair import pair
 from invar_nb.comparison.study import compare, evaluate
-from invar_nb.files.llama_cpp import (
+from invar_nb.foundations.refuse import ContractError, PairingError
+from invar_nb.readers.llama_cpp import (
     is_logit_file,
     is_perplexity_log,
     read_logit_arm,
@@ -22,7 +23,6 @@ from invar_nb.files.llama_cpp import (
     read_perplexity_log,
     read_perplexity_pair,
 )
-from invar_nb.foundations.refuse import ContractError, PairingError
 from invar_nb.report.verify import verify
 
 

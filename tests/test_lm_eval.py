@@ -16,9 +16,9 @@ from real_tools import python_with
 
 from invar_nb.arms.pair import pair
 from invar_nb.comparison.study import compare
-from invar_nb.files.lm_eval import is_lm_eval, read_lm_eval
-from invar_nb.files.sources import find_source
 from invar_nb.foundations.refuse import ContractError, UsageError
+from invar_nb.readers.lm_eval import is_lm_eval, read_lm_eval
+from invar_nb.readers.recognise import find_source
 
 DATA, TIME = Path(__file__).parent / "data" / "lm_eval", "2026-11-22T22-05-50.271119"
 MODELS = Path(__file__).parent.parent / "invar_nb" / "demo_models"

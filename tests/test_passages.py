@@ -15,12 +15,12 @@ from test_report import losses
 from invar_nb.arms.pair import pair_arrays
 from invar_nb.comparison.passages import find_passages, rank_passages
 from invar_nb.comparison.study import Rules, compare, study
-from invar_nb.experiments.improvement import MetricSpec, RunsArm, compare_runs
-from invar_nb.experiments.runs import read_row
 from invar_nb.foundations.refuse import ContractError, UsageError
 from invar_nb.foundations.store import canonical_text, content_digest
 from invar_nb.models.text import read_documents
 from invar_nb.report.verify import verify
+from invar_nb.runs.evaluator import MetricSpec, RunsArm, compare_runs
+from invar_nb.runs.runs import read_row
 
 
 def test_languages_are_sliced_by_default_and_the_rest_where_asked(tmp_path):
@@ -50,7 +50,7 @@ def test_classes_of_tokens_are_the_same_from_models_files_and_tiles_and_verify_f
     from invar_nb.models.demo_text import demo_documents
     from invar_nb.models.load import load_model
     from invar_nb.models.score import score_plan
-    from invar_nb.models.windows import plan_text
+    from invar_nb.models.text_plan import plan_text
     from invar_nb.report.verify import verify
     from invar_nb.shell.demo import demo_model
 

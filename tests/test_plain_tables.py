@@ -12,8 +12,8 @@ from commands import shell
 
 from invar_nb.arms.pair import pair
 from invar_nb.comparison.study import compare
-from invar_nb.files.plain_table import read_plain
 from invar_nb.foundations.refuse import ContractError, PairingError
+from invar_nb.readers.named_columns import read_plain
 from invar_nb.report.verify import verify
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
@@ -258,7 +258,7 @@ def test_a_late_key_that_would_have_been_chosen_is_refused(tmp_path):
 
 
 PEAK = """import resource, sys
-from invar_nb.files.plain_table import read_plain
+from invar_nb.readers.named_columns import read_plain
 for path in sys.argv[1:]:
     arm = read_plain(path)
     print(len(arm), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
@@ -669,7 +669,7 @@ def test_both_arms_in_one_table_are_those_of_two(tmp_path, kind, suffix):
 
 
 def test_a_column_is_offered_as_the_arms_only_where_it_is_one(tmp_path):
-    from invar_nb.files.sources import find_arms
+    from invar_nb.readers.recognise import find_arms
 
     rows = [
         {"id": i, "language": "en" if i % 2 else "de", "fold": str(k), "f1": 0.5}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from invar_nb.arms.arm import as_name, listed, natural_order
 from invar_nb.arms.pair import pair
 from invar_nb.arms.predictions import Predictions, as_labels, refuse_twins
-from invar_nb.files.predictions import (
+from invar_nb.files.answers import (
     predictions_bytes,
     predictions_from_columns,
     read_predictions,

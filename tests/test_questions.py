@@ -17,7 +17,7 @@ from small_models import (
 
 from invar_nb.arms.pair import pair
 from invar_nb.comparison.study import compare
-from invar_nb.files.predictions import read_predictions, write_predictions
+from invar_nb.files.answers import read_predictions, write_predictions
 from invar_nb.foundations.refuse import ContractError, UsageError
 from invar_nb.models.load import load_model
 from invar_nb.models.questions import answer_examples, plan_candidates, read_examples

@@ -18,8 +18,8 @@ from test_shell import shell
 
 pytest.importorskip("torch")
 from invar_nb import compare, load_model, score_text
-from invar_nb.files.llama_cpp import read_logit_arm, read_logit_pair, read_perplexity_log
-from invar_nb.models.windows import plan_text
+from invar_nb.models.text_plan import plan_text
+from invar_nb.readers.llama_cpp import read_logit_arm, read_logit_pair, read_perplexity_log
 
 pytestmark = [
     pytest.mark.real,

@@ -37,9 +37,9 @@ from pyarrow import parquet
 from invar_nb.arms.pair import pair
 from invar_nb.arms.predictions import Predictions
 from invar_nb.arms.window_losses import WindowLosses
+from invar_nb.files.answers import predictions_bytes
 from invar_nb.files.losses import losses_bytes
-from invar_nb.files.predictions import predictions_bytes
-from invar_nb.files.sources import Reading, read_together
+from invar_nb.readers.recognise import Reading, read_together
 
 DATA = Path(__file__).parent / "data"
 TASKS = {"lm-eval": "invar_choices", "lm-eval losses": "invar_rolling"}

@@ -42,7 +42,7 @@ from invar_nb.models.chain_rule import look_at_model
 from invar_nb.models.load import config_digest, load_model, weights_digest
 from invar_nb.models.score import score_plan, score_text, score_windows
 from invar_nb.models.text import Documents
-from invar_nb.models.windows import find_classes, plan_text
+from invar_nb.models.text_plan import find_classes, plan_text
 
 PLANS = {
     "overlapping": dict(max_length=32, stride=12),

@@ -34,7 +34,7 @@ from invar_nb.models.servers import (
     identify,
     score_served,
 )
-from invar_nb.models.windows import plan_text
+from invar_nb.models.text_plan import plan_text
 
 TEXT = (
     "It was the best of times, it was the worst of times, it was the age of wisdom. Zürich, Łódź, 東京. "

@@ -16,7 +16,7 @@ pytest.importorskip("torch")
 from test_shell import MODELS, ROOT, shell  # noqa: E402
 
 from invar_nb.files.losses import read_losses, write_losses  # noqa: E402
-from invar_nb.files.shards import Target  # noqa: E402
+from invar_nb.files.merge import Target  # noqa: E402
 from invar_nb.models.shards import score_shard  # noqa: E402
 from invar_nb.shell import groups as g  # noqa: E402
 from invar_nb.shell.work import find_shard, load_work  # noqa: E402

@@ -12,14 +12,14 @@ from invar_nb.arms.pair import pair
 from invar_nb.arms.window_losses import WindowLosses
 from invar_nb.comparison.study import compare
 from invar_nb.files.losses import write_losses
-from invar_nb.files.sources import (
+from invar_nb.foundations.refuse import ContractError, PairingError, UsageError
+from invar_nb.readers.recognise import (
     Reading,
     find_source,
     read_arms,
     read_every_eval,
     read_together,
 )
-from invar_nb.foundations.refuse import ContractError, PairingError, UsageError
 from invar_nb.report.verify import verify
 
 DATA = Path(__file__).parent / "data"

@@ -1753,7 +1753,7 @@ def test_other_names_stay_what_they_are_and_the_answer_says_how_to_give_a_margin
 
 
 def test_repeated_rows_of_0_and_1_keep_the_unit_of_a_share(tmp_path):
-    from invar_nb.files.plain_table import read_plain
+    from invar_nb.readers.named_columns import read_plain
 
     rng, paths = np.random.default_rng(2), []
     for name, share in (("old", 0.8), ("new", 0.8)):

@@ -36,7 +36,7 @@ from invar_nb.models.text import (
     read_documents,
     tokenizer_digest,
 )
-from invar_nb.models.windows import data_digest, plan_text
+from invar_nb.models.text_plan import data_digest, plan_text
 
 TOKENIZERS = {
     "bytes": byte_tokenizer,
@@ -342,7 +342,7 @@ PEAK = """
 import sys
 from small_models import merged_tokenizer
 from invar_nb.models.text import read_documents
-from invar_nb.models.windows import plan_text
+from invar_nb.models.text_plan import plan_text
 plan_text(merged_tokenizer(), read_documents(sys.argv[1]), max_length=1024)
 print(next(int(line.split()[1]) * 1024 for line in open('/proc/self/status') if line.startswith('VmHWM')))      # ru_maxrss would begin at the parent's
 """

@@ -9,7 +9,7 @@ import pytest
 from invar_nb.arms.windows import Window, plan_windows
 from invar_nb.comparison.units import CLASSES
 from invar_nb.foundations.refuse import UsageError
-from invar_nb.models.windows import class_sums, find_classes, sum_columns
+from invar_nb.models.text_plan import class_sums, find_classes, sum_columns
 
 WORDS = ("rare", "uncommon", "common", "very common")
 

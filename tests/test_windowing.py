@@ -14,7 +14,7 @@ from invar_nb.foundations.refuse import ContractError, PairingError, UsageError
 from invar_nb.models.load import load_model
 from invar_nb.models.score import score_text
 from invar_nb.models.text import Documents
-from invar_nb.models.windows import WINDOWINGS, plan_text
+from invar_nb.models.text_plan import WINDOWINGS, plan_text
 
 
 def play_hf(x, length, stride):

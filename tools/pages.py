@@ -30,11 +30,12 @@ LAYERS = (
     "metrics",
     "comparison",
     "files",
+    "readers",
     "models",
-    "experiments",
+    "runs",
     "report",
     "shell",
-    "testing",
+    "ci",
 )  # imports go down
 TORCH_LAYERS = (
     "models",

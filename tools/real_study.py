@@ -120,7 +120,7 @@ def rows_of(text: str, file: Path) -> pa.Table:
 
 def windows(text: str, name: str) -> pa.Table:
     "Losses from the log, which are not cut off; the distance from F16 from both logits files."
-    from invar_nb.files.llama_cpp import read_logit_pair, read_perplexity_log
+    from invar_nb.readers.llama_cpp import read_logit_pair, read_perplexity_log
 
     losses = read_perplexity_log(log(text, name))
     if name == "F16":
@@ -255,7 +255,7 @@ def pieces(text: str, documents: list[str], name: str) -> dict[str, object]:
 
 def noise_rows(folder: Path) -> pa.Table:
     "The same weights on the same text, computed in other ways."
-    from invar_nb.files.llama_cpp import read_perplexity_log
+    from invar_nb.readers.llama_cpp import read_perplexity_log
 
     file = text_files(folder)["encyclopedia"]
     rows = []
@@ -309,7 +309,7 @@ def gemma_model(name: str) -> Path:
 
 def gemma_rows(folder: Path) -> pa.Table:
     "Windows of the encyclopedia under types of Gemma, from the engine's logs."
-    from invar_nb.files.llama_cpp import read_perplexity_log
+    from invar_nb.readers.llama_cpp import read_perplexity_log
 
     file = text_files(folder)["encyclopedia"]
     tables = []

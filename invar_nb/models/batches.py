@@ -17,7 +17,7 @@ from ..arms.windows import Window
 from ..foundations.refuse import as_count, refuse
 from .chain_rule import Engine, check_ids, look_at_model, score_batch
 from .load import LoadedModel, import_torch, positions
-from .windows import check_length
+from .text_plan import check_length
 
 # %% ../../nbs/models/05_batches.ipynb #c013
 _PADDING = {"padded": 1 / 8, "equal lengths": 0.0, "one window": 0.0}  # share of a pass

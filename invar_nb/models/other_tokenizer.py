@@ -16,7 +16,7 @@ from ..arms.window_losses import WindowLosses
 from ..foundations.refuse import refuse
 from ..foundations.store import canonical_json, digest
 from .text import Documents, document_start
-from .windows import TextPlan, plan_text
+from .text_plan import TextPlan, plan_text
 
 # %% ../../nbs/models/10_other_tokenizer.ipynb #c021
 def _back(tokenizer, text):

@@ -22,13 +22,13 @@ import numpy as np
 from ..arms.arm import as_name, listed
 from ..arms.predictions import Predictions
 from ..arms.windows import Window
-from ..files.predictions import predictions_from_columns
+from ..files.answers import predictions_from_columns
 from ..files.tables import read_table
 from ..foundations.refuse import UsageError, as_choice, refuse, suggest
 from ..foundations.store import as_shape, canonical_json, digest
 from .score import differing, score_plan, scoring_facts
 from .text import BOS_POLICIES, MOST_PLACES, document_start
-from .windows import TextPlan, plan_ids
+from .text_plan import TextPlan, plan_ids
 
 # %% ../../nbs/models/11_questions.ipynb #c013
 @dataclass(frozen=True, kw_only=True)

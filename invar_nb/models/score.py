@@ -33,7 +33,7 @@ from invar_nb.models.load import (
     weights_digest,
 )
 from .text import Documents
-from invar_nb.models.windows import (
+from invar_nb.models.text_plan import (
     DEFAULT_LENGTH,
     TextPlan,
     class_sums,

@@ -28,7 +28,7 @@ import invar_nb
 from ..arms.window_losses import WindowLosses
 from ..foundations.refuse import UsageError, as_count, is_number, refuse
 from .score import open_kept, planned_losses, spending
-from .windows import TextPlan
+from .text_plan import TextPlan
 
 # %% ../../nbs/models/09_servers.ipynb #c012
 KEY_VARIABLE = "INVAR_NB_API_KEY"

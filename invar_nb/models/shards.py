@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from invar_nb.files.shards import (
+from invar_nb.files.merge import (
     Shard,
     Target,
     as_shard,
@@ -32,7 +32,7 @@ from ..foundations.refuse import ContractError, UsageError, refuse
 from ..foundations.store import canonical_json, digest
 from .batches import Scorer, plan_scoring
 from .score import model_facts, planned_losses, window_means
-from .windows import TextPlan
+from .text_plan import TextPlan
 
 # %% ../../nbs/models/13_shards.ipynb #c015
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -38,7 +38,7 @@ from invar_nb.models.score import (
     model_facts,
     planned_losses,
 )
-from .windows import TextPlan, class_sums, sum_columns
+from .text_plan import TextPlan, class_sums, sum_columns
 
 # %% ../../nbs/models/07_together.ipynb #c016
 class _Side(Tiles):

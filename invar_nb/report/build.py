@@ -55,8 +55,8 @@ from invar_nb.comparison.verdict import (
     shown_unit,
     span_text,
 )
+from ..files.answers import UNREAD
 from ..files.losses import LARGE
-from ..files.predictions import UNREAD
 from ..foundations.interval import confidence_text
 from ..foundations.refuse import refuse, usual_rounding
 from ..foundations.store import canonical_json

@@ -32,10 +32,10 @@ from invar_nb.comparison.verdict import (
     margin_text,
     shown_unit,
 )
-from ..experiments.improvement import RunsComparison, decide
 from ..foundations.interval import Shown, aligned, confidence_text
 from ..foundations.refuse import UsageError, as_fraction, is_number, refuse
 from ..metrics.metric import METRICS, Metric
+from ..runs.evaluator import RunsComparison, decide
 from invar_nb.statistics.planning import (
     Goal,
     Pilot,

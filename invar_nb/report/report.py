@@ -31,10 +31,8 @@ from ..arms.arm import Scores, Translations
 from ..arms.window_losses import StreamedLosses
 from ..comparison.difference import shown_unit
 from ..comparison.study import Study, WeightsArm
-from ..experiments.improvement import RunsArm
-from ..experiments.runs import read_row
+from ..files.answers import parse_kept, predictions_bytes
 from ..files.losses import losses_bytes, parse_losses
-from ..files.predictions import parse_kept, predictions_bytes
 from ..foundations.interval import Shown
 from ..foundations.journal import finish
 from ..foundations.refuse import ContractError, refuse, usual_rounding
@@ -71,6 +69,8 @@ from invar_nb.report.page import (
     render_html,
     render_markdown,
 )
+from ..runs.evaluator import RunsArm
+from ..runs.runs import read_row
 
 # %% ../../nbs/report/06_report.ipynb #c005
 class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

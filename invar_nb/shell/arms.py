@@ -48,9 +48,8 @@ from ..comparison.rules import Rules
 from ..comparison.study import Study, WeightsArm, study
 from ..comparison.units import FEWEST, check_by, counted
 from ..comparison.verdict import change_text
+from ..files.answers import read_predictions
 from ..files.losses import open_losses, read_losses
-from ..files.predictions import read_predictions
-from ..files.sources import find_source
 from invar_nb.foundations.refuse import (
     ContractError,
     PairingError,
@@ -88,9 +87,7 @@ from invar_nb.models.servers import (
     score_served,
 )
 from ..models.text import PIECES, Documents, check_same_tokenizer, read_documents
-from ..models.together import score_together
-from ..models.weights import compare_weights
-from invar_nb.models.windows import (
+from invar_nb.models.text_plan import (
     DEFAULT_LENGTH,
     SHORT,
     TextPlan,
@@ -99,6 +96,9 @@ from invar_nb.models.windows import (
     find_classes,
     plan_text,
 )
+from ..models.together import score_together
+from ..models.weights import compare_weights
+from ..readers.recognise import find_source
 from ..report.report import Report, evidence_names
 from .groups import Comparing, Loading, Scoring
 from .options import TYPED, usage

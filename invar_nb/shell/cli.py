@@ -184,7 +184,7 @@ def compare(
         if baseline:
             model = Path(baseline, "config.json").is_file()
             cure += f"; for one alone: invar-nb {'score' if model else 'evaluate'} {baseline}"
-            from invar_nb.files.sources import find_arms
+            from invar_nb.readers.recognise import find_arms
 
             if several := find_arms(baseline):
                 cure = (
@@ -728,7 +728,7 @@ def card(
 @command("export invar-nb-report")
 def export(report: _Report, output: g.Output):
     "Write a report as JUnit's XML, which build servers read, on stdout."
-    from invar_nb.report.export import junit
+    from invar_nb.report.junit import junit
 
     text = junit(_document(report))
     return {"text": text}, Data(text)

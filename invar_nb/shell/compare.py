@@ -31,20 +31,20 @@ from invar_nb.comparison.study import (
     pair_all,
     study,
 )
-from ..experiments.improvement import RunsArm
-from ..experiments.runs import END_COLUMNS, read_runs
+from ..files.answers import read_predictions
 from ..files.losses import losses_bytes, read_losses
-from ..files.plain_table import usual_direction
-from ..files.predictions import read_predictions
-from ..files.sources import Reading, read_arms, read_together
 from ..files.tables import read_table
 from ..foundations.refuse import UsageError, of_part, refuse, suggest
 from ..foundations.store import as_path, digest, write_bytes
 from ..models.load import find_checkpoint
 from ..models.questions import plan_candidates
 from ..models.score import control_file, other_batch
+from ..readers.named_columns import usual_direction
+from ..readers.recognise import Reading, read_arms, read_together
 from ..report.build import arm_files, other_scores
 from ..report.report import Report, report_of
+from ..runs.evaluator import RunsArm
+from ..runs.runs import END_COLUMNS, read_runs
 from . import groups as g
 from . import options as o
 from invar_nb.shell.arms import (

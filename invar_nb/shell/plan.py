@@ -25,13 +25,13 @@ from ..arms.window_losses import WindowLosses
 from ..comparison.measured import PRIMARY
 from ..comparison.rules import Rules
 from ..comparison.units import FEWEST, choose_units, noun_of
-from ..experiments.improvement import compare_runs, specs_of
 from ..files.losses import losses_bytes, read_losses
 from ..foundations.journal import discard_journals, finish
 from ..foundations.refuse import ContractError, of_part, refuse
 from ..foundations.store import as_path, digest, write_folder
 from ..metrics.metric import METRICS, as_metric, prepare_metric
 from ..report.plan import Plan, gate_limit, plan_comparison
+from ..runs.evaluator import compare_runs, specs_of
 from . import groups as g
 from . import options as o
 from .arms import LOCAL, SCORED, arm_kind, earlier_arms, score_arms, vouch

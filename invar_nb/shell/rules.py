@@ -17,7 +17,10 @@ from ..arms.window_losses import StreamedLosses
 from ..comparison.measured import PRIMARY
 from ..comparison.rules import Accepted, Rules, as_tier, check_enough, check_kinds
 from ..comparison.study import CONTROL
-from invar_nb.experiments.improvement import (
+from ..foundations.refuse import ContractError, UsageError, of_part
+from ..metrics.metric import METRICS, as_metric, missing_reason
+from ..readers.named_columns import usual_direction
+from invar_nb.runs.evaluator import (
     DIRECTIONS,
     LOG,
     MetricSpec,
@@ -25,9 +28,6 @@ from invar_nb.experiments.improvement import (
     specs_of,
     written_mean,
 )
-from ..files.plain_table import usual_direction
-from ..foundations.refuse import ContractError, UsageError, of_part
-from ..metrics.metric import METRICS, as_metric, missing_reason
 from . import groups as g
 from . import options as o
 from .arms import DIVERGENCE

@@ -19,9 +19,9 @@ from pathlib import Path
 from ..arms.window_losses import StreamedLosses, WindowLosses
 from ..comparison.study import Study
 from ..comparison.units import counted
+from ..files.answers import predictions_bytes
 from ..files.losses import losses_bytes
-from ..files.predictions import predictions_bytes
-from ..files.shards import Target, as_shard, check_cut, is_url, merge_parts, part_names
+from ..files.merge import Target, as_shard, check_cut, is_url, merge_parts, part_names
 from ..foundations.journal import finish
 from ..foundations.store import as_path, digest, file_digest, write_bytes
 from ..models.load import import_torch

@@ -1,1 +1,0 @@
-"""Runs over seeds: the evaluator, the guard, the runner, the queue."""
