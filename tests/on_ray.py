@@ -19,7 +19,7 @@ from test_shell import MODELS, ROOT
 from invar_nb.files.merge import Target, merge_parts, part_names
 from invar_nb.foundations.refuse import ContractError, UsageError
 from invar_nb.models.shards import score_on_ray
-from invar_nb.shell import groups as g
+from invar_nb.shell import settings as g
 
 BASE = os.path.join(MODELS, "base")
 ALONE = {

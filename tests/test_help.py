@@ -166,7 +166,7 @@ def test_compare_shows_three_examples_and_ten_options(monkeypatch):
 
 
 def test_help_keys_lists_every_key_and_section_of_a_study_file():
-    from invar_nb.shell.groups import SECTIONS, SHAPES, study_keys
+    from invar_nb.shell.settings import SECTIONS, SHAPES, study_keys
 
     text = shell("help", "keys")[1]
     head, *parts = re.split(r"^\[(\w+)\]", text, flags=re.M)

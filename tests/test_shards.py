@@ -18,7 +18,7 @@ from test_shell import MODELS, ROOT, shell  # noqa: E402
 from invar_nb.files.losses import read_losses, write_losses  # noqa: E402
 from invar_nb.files.merge import Target  # noqa: E402
 from invar_nb.models.shards import score_shard  # noqa: E402
-from invar_nb.shell import groups as g  # noqa: E402
+from invar_nb.shell import settings as g  # noqa: E402
 from invar_nb.shell.work import find_shard, load_work  # noqa: E402
 
 BASE, TUNED = os.path.join(MODELS, "base"), os.path.join(MODELS, "tuned")

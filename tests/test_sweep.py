@@ -19,7 +19,7 @@ from invar_nb.models.demo_text import demo_documents
 from invar_nb.report.report import report_of
 from invar_nb.report.verify import verify
 from invar_nb.shell import arms as shell_arms
-from invar_nb.shell.groups import set_keys
+from invar_nb.shell.settings import set_keys
 
 
 def copies(n=60):

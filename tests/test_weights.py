@@ -27,7 +27,7 @@ from invar_nb.models.load import find_checkpoint, load_model, read_gguf
 from invar_nb.models.settings_diff import compare_settings
 from invar_nb.models.weights import compare_weights, not_comparable
 from invar_nb.shell.arms import fit_models
-from invar_nb.shell.groups import Scoring
+from invar_nb.shell.settings import Scoring
 
 torch = pytest.importorskip("torch")
 safetensors = pytest.importorskip("safetensors.torch")

@@ -128,7 +128,7 @@ def measure_model(
     scoring: Mapping,  # options of `compare_models`
 ) -> None:
     "Put the losses of a model on the text, or its answers to the questions, into a file."
-    from invar_nb.shell.groups import Comparing, Loading, Scoring
+    from invar_nb.shell.settings import Comparing, Loading, Scoring
     from invar_nb.shell.work import check_baseline, save_answers, save_scored
 
     given = [name for name, file in (("text", text), ("questions", questions)) if file]

@@ -100,8 +100,8 @@ from ..models.together import score_together
 from ..models.weights import compare_weights
 from ..readers.recognise import find_source
 from ..report.report import Report, evidence_names
-from .groups import Comparing, Loading, Scoring
 from .options import TYPED, usage
+from .settings import Comparing, Loading, Scoring
 from .terminal import Progress, say
 
 # %% ../../nbs/shell/04_arms.ipynb #c013

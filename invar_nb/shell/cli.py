@@ -26,8 +26,8 @@ import typer
 import invar_nb
 
 # %% ../../nbs/shell/09_cli.ipynb #c007
-from . import groups as g
 from . import options as o
+from . import settings as g
 from invar_nb.shell.terminal import (
     OK,
     PLAN_FILES,
@@ -765,7 +765,7 @@ def init(
     "Write a workflow for GitHub and a study file, so that pull requests are gated."
     from invar_nb.foundations.store import write_bytes
     from invar_nb.report.figures import environment
-    from invar_nb.shell.rules import find_margins
+    from invar_nb.shell.jobs import find_margins
 
     foreign = {*find_margins([margin], ["losses"], None)} - {"perplexity"}
     o.require(

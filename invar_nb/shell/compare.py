@@ -45,8 +45,8 @@ from ..report.build import arm_files, other_scores
 from ..report.report import Report, report_of
 from ..runs.evaluator import RunsArm
 from ..runs.runs import END_COLUMNS, read_runs
-from . import groups as g
 from . import options as o
+from . import settings as g
 from invar_nb.shell.arms import (
     BOTH_HERE,
     DIVERGENCE,
@@ -66,7 +66,7 @@ from invar_nb.shell.arms import (
     text_of,
     vouch,
 )
-from .rules import check_planned, check_runs, find_metrics, find_rules
+from .jobs import check_planned, check_runs, find_metrics, find_rules
 from .terminal import say
 from .work import ask_with, check_questions, find_questions
 

@@ -32,11 +32,11 @@ from ..foundations.store import as_path, digest, write_folder
 from ..metrics.metric import METRICS, as_metric, prepare_metric
 from ..report.plan import Plan, gate_limit, plan_comparison
 from ..runs.evaluator import compare_runs, specs_of
-from . import groups as g
 from . import options as o
+from . import settings as g
 from .arms import LOCAL, SCORED, arm_kind, earlier_arms, score_arms, vouch
 from .compare import arms_of_files, as_reading
-from .rules import find_rules
+from .jobs import find_rules
 from .terminal import PLAN_FILES
 from ..statistics.planning import Goal
 

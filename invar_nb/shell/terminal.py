@@ -170,7 +170,7 @@ _ARGUMENT = rf"(?<![\w:])(?<!--margin )({_NAMES})={_VALUE}"
 
 def _option_of(name, value=""):
     "How an argument of the library is typed, with a value."
-    from invar_nb.shell.groups import ROLES, section_of
+    from invar_nb.shell.settings import ROLES, section_of
 
     name = _SPELLED.get(name, name)
     if value == "None":
@@ -246,7 +246,7 @@ _ELSEWHERE = {  # what other tools call an option, and what to type here
 
 def _no_option(error):
     "What to write for an option that does not exist, where a study file has such a key."
-    from invar_nb.shell.groups import ROLES, section_of
+    from invar_nb.shell.settings import ROLES, section_of
 
     name = error.option_name
     key = name.lstrip("-").replace("-", "_")

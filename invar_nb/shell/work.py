@@ -34,8 +34,8 @@ from invar_nb.models.questions import (
 )
 from ..models.shards import place_journal, plan_shards, score_on_ray, score_shard
 from ..models.text import read_documents
-from . import groups as g
 from . import options as o
+from . import settings as g
 from invar_nb.shell.arms import (
     SCORED,
     Earlier,
