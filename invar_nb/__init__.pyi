@@ -21,6 +21,7 @@ from .arms.windows import (
 from .arms.windows import (
     plan_windows as plan_windows,
 )
+from .comparison.claim import Verdict as Verdict
 from .comparison.difference import Difference as Difference
 from .comparison.measured import sum_pair as sum_pair
 from .comparison.measured import totals_difference as totals_difference
@@ -38,7 +39,6 @@ from .comparison.study import (
 from .comparison.study import (
     study as study,
 )
-from .comparison.verdict import Verdict as Verdict
 from .files.answers import (
     predictions_from_columns as predictions_from_columns,
 )

@@ -19,7 +19,8 @@ from frozen_inputs import write_inputs
 
 from invar_nb.arms.pair import pair
 from invar_nb.comparison import looks
-from invar_nb.comparison.study import Rules, study
+from invar_nb.comparison.rules import Rules
+from invar_nb.comparison.study import study
 from invar_nb.files import losses
 from invar_nb.files.answers import read_predictions
 from invar_nb.files.losses import read_losses

@@ -40,10 +40,20 @@ from IPython.core.displaypub import CapturingDisplayPublisher  # noqa: E402
 from IPython.core.interactiveshell import InteractiveShell  # noqa: E402
 
 TABLE, LIB = TESTS / "data/mutants.csv", pages.lib
+COMPARISON = (
+    "claim",
+    "few_units",
+    "claim_words",
+    "levels",
+    "study_pairs",
+    "ranking",
+    "study_rows",
+    "headline",
+    "study",
+)
 TARGETS = [
     *sorted(LIB.glob("statistics/[a-z]*.py")),
-    LIB / "comparison/study.py",
-    LIB / "comparison/verdict.py",
+    *(LIB / f"comparison/{name}.py" for name in COMPARISON),
     *sorted(LIB.glob("report/[a-z]*.py")),
 ]
 FILES = [

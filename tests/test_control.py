@@ -12,7 +12,8 @@ from test_shell import shell
 
 import invar_nb
 from invar_nb.arms.pair import pair
-from invar_nb.comparison.study import Rules, study
+from invar_nb.comparison.rules import Rules
+from invar_nb.comparison.study import study
 from invar_nb.foundations.refuse import ContractError, PairingError
 from invar_nb.report.report import report_of
 from invar_nb.report.verify import verify

@@ -546,7 +546,7 @@ def calibration_errors(*factors):
 def simulate_calibration(a, b, n, studies=CALIBRATION_STUDIES):
     "Studies of two arms: how often the interval holds the true change, lies inside it, and what is claimed at a margin of exactly that."
     from invar_nb import Predictions, compare, pair
-    from invar_nb.comparison.verdict import claim_alone
+    from invar_nb.comparison.claim import claim_alone
 
     rng, errors = generator("calibration", a, b, n), calibration_errors(a, b)
     change, rows = errors[1] - errors[0], []

@@ -12,9 +12,9 @@ from studies import losses
 
 from invar_nb.arms.arm import Scores, Translations
 from invar_nb.arms.predictions import Predictions
+from invar_nb.comparison.claim import claim_alone, questions
 from invar_nb.comparison.difference import conclude
 from invar_nb.comparison.study import compare, evaluate, study
-from invar_nb.comparison.verdict import claim_alone, questions
 from invar_nb.files.answers import read_predictions
 from invar_nb.foundations.refuse import ContractError, UsageError
 from invar_nb.metrics.calibration import root_change, square_fit

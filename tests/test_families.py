@@ -17,7 +17,8 @@ from scipy.signal import lfilter
 from statsmodels.stats.multitest import multipletests
 
 from invar_nb.comparison.difference import conclude
-from invar_nb.comparison.rows import Key, Row, judge_by_holm, judge_together
+from invar_nb.comparison.family import judge_by_holm, judge_together
+from invar_nb.comparison.rows import Key, Row
 from invar_nb.metrics.metric import METRICS
 from invar_nb.statistics.jackknife import jackknife_ratio
 from invar_nb.statistics.serial import serial_ratio

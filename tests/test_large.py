@@ -19,7 +19,8 @@ from invar_nb import (
 )
 from invar_nb.arms.window_losses import StreamedLosses
 from invar_nb.comparison.measured import sum_pair
-from invar_nb.comparison.study import Rules, compare, study
+from invar_nb.comparison.rules import Rules
+from invar_nb.comparison.study import compare, study
 from invar_nb.files.losses import loss_writer
 from invar_nb.foundations.refuse import ContractError
 from invar_nb.report.verify import verify

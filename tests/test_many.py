@@ -10,8 +10,9 @@ from scipy import stats
 
 from invar_nb import verify
 from invar_nb.arms.window_losses import WindowLosses
+from invar_nb.comparison.ranking import may_be_best
 from invar_nb.comparison.rules import Rules
-from invar_nb.comparison.study import may_be_best, study
+from invar_nb.comparison.study import study
 from invar_nb.report.report import render
 from invar_nb.statistics.jackknife import jackknife_ratio
 from invar_nb.statistics.simultaneous import Family, fit_family
@@ -210,7 +211,7 @@ def test_many_candidates_against_the_best_agree_with_all_pairs(effects, monkeypa
     arms = many(np.random.default_rng(8), 30, effects=effects)
     few = study(arms, metrics=["perplexity"])
     with monkeypatch.context() as patch:
-        patch.setattr("invar_nb.comparison.study.MOST_PAIRWISE", 100)
+        patch.setattr("invar_nb.comparison.ranking.MOST_PAIRWISE", 100)
         every = study(arms, metrics=["perplexity"])
     ours, theirs = (
         {

@@ -14,7 +14,8 @@ from test_report import losses
 
 from invar_nb.arms.pair import pair_arrays
 from invar_nb.comparison.passages import find_passages, rank_passages
-from invar_nb.comparison.study import Rules, compare, study
+from invar_nb.comparison.rules import Rules
+from invar_nb.comparison.study import compare, study
 from invar_nb.foundations.refuse import ContractError, UsageError
 from invar_nb.foundations.store import canonical_text, content_digest
 from invar_nb.models.text import read_documents

@@ -13,7 +13,7 @@ from studies import answers, arms_of, losses, marks
 from test_families import row_of
 
 from invar_nb.arms.pair import pair_arrays
-from invar_nb.comparison.rows import RATES, judge_by_holm, rate_if_few, units_for_rate
+from invar_nb.comparison.family import RATES, judge_by_holm, rate_if_few, units_for_rate
 from invar_nb.comparison.study import compare, study
 from invar_nb.report.build import find_doubts
 from invar_nb.report.page import rule_line

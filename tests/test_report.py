@@ -29,8 +29,8 @@ from studies import (
 
 from invar_nb.arms.pair import pair
 from invar_nb.arms.window_losses import WindowLosses
-from invar_nb.comparison.rules import TIERS, overlap_fraction
-from invar_nb.comparison.study import Rules, compare, study
+from invar_nb.comparison.rules import TIERS, Rules, overlap_fraction
+from invar_nb.comparison.study import compare, study
 from invar_nb.files.losses import write_losses
 from invar_nb.foundations.refuse import ContractError, UsageError
 from invar_nb.foundations.store import canonical_text, content_digest

@@ -359,7 +359,7 @@ def test_a_ruined_document_that_the_mean_hides_is_named():
 @pytest.mark.parametrize("n", [3, 5, 9])
 def test_small_studies_without_a_change_are_seldom_red(law, n):
     "At most 5 of 100 studies of 3 to 9 units, whatever their spread is beside the margin, plus two standard errors."
-    from invar_nb.comparison.verdict import is_decided_by_few
+    from invar_nb.comparison.few_units import is_decided_by_few
 
     rng = np.random.default_rng([n, len(law)])
     draw = {

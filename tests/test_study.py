@@ -56,9 +56,9 @@ from invar_nb import (
     weighted_mean,
     write_losses,
 )
-from invar_nb.comparison.difference import Settings, measure
+from invar_nb.comparison.claim import as_margin
+from invar_nb.comparison.difference import Settings, change_text, measure
 from invar_nb.comparison.units import choose_units
-from invar_nb.comparison.verdict import as_margin, change_text
 from invar_nb.foundations.refuse import ContractError, PairingError
 from invar_nb.foundations.store import content_digest
 from invar_nb.metrics.metric import Registry

@@ -10,7 +10,8 @@ from test_shell import MODELS, shell
 
 from invar_nb.arms.pair import Pair, pair
 from invar_nb.arms.predictions import Predictions
-from invar_nb.comparison.study import Rules, compare, study
+from invar_nb.comparison.rules import Rules
+from invar_nb.comparison.study import compare, study
 from invar_nb.files.losses import write_losses
 from invar_nb.foundations.refuse import UsageError
 from invar_nb.metrics.brier import brier_metric

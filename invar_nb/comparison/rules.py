@@ -19,10 +19,10 @@ import numpy as np
 from ..arms.pair import Pair
 from ..arms.window_losses import StreamedLosses, find_splits
 from ..arms.windows import scored_ranges
+from .claim import as_margin
 from .difference import Settings
 from .rows import POOLING
 from .units import check_units, counted, step_of
-from .verdict import as_margin
 from ..foundations.refuse import UsageError, as_choice, refuse
 from ..foundations.store import now
 from ..foundations.text_column import text_column

@@ -19,9 +19,9 @@ from functools import cache
 
 from rich.cells import cell_len
 
-from ..comparison.study import ITEMS, WORST_FIRST, model_name
-from ..comparison.units import FEWEST, counted, noun_of
-from ..comparison.verdict import WITHIN
+from ..comparison.claim import WITHIN
+from ..comparison.headline import WORST_FIRST, model_name
+from ..comparison.units import FEWEST, ITEMS, counted, noun_of
 from ..foundations.interval import Shown, confidence_text
 from ..foundations.store import canonical_text
 from .figures import environment, interval_figure, markdown, visible

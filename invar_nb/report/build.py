@@ -25,36 +25,31 @@ import invar_nb
 from ..arms.pair import Pair, units_doubts
 from ..arms.window_losses import StreamedLosses, WindowLosses
 from ..arms.windows import perplexity
-from ..comparison.difference import Difference, by_unit, pair_totals
-from ..comparison.looks import stop_sentences
-from ..comparison.passages import FEWEST_OF, Ranked, find_passages
-from ..comparison.rows import EXCHANGEABLE, FEW, Row, rate_if_few, units_for_rate
-from ..comparison.rules import as_tier, check_windows, is_shifted
-from invar_nb.comparison.study import (
-    BASELINE,
-    CONTROL,
-    POOLED,
-    Study,
-    level_interval,
-    may_be_best,
-    shared_lines,
-    sizes_of,
-    smallest_of,
-)
-from ..comparison.units import Units, choose_units, counted, noun_of
-from invar_nb.comparison.verdict import (
-    HEAVY,
+from ..comparison.claim import is_identical
+from ..comparison.claim_words import few_text, hidden_text, margin_text, span_text
+from invar_nb.comparison.difference import (
+    Difference,
+    by_unit,
     change_text,
+    pair_totals,
+    shown_unit,
+)
+from ..comparison.family import EXCHANGEABLE, FEW, rate_if_few, units_for_rate
+from invar_nb.comparison.few_units import (
+    HEAVY,
     counted_alike,
     farthest_unit,
-    few_text,
-    hidden_text,
     is_decided_by_few,
-    is_identical,
-    margin_text,
-    shown_unit,
-    span_text,
 )
+from ..comparison.levels import level_interval
+from ..comparison.looks import stop_sentences
+from ..comparison.passages import FEWEST_OF, Ranked, find_passages
+from ..comparison.ranking import may_be_best, sizes_of, smallest_of
+from ..comparison.rows import BASELINE, CONTROL, POOLED, Row
+from ..comparison.rules import as_tier, check_windows, is_shifted
+from ..comparison.study import Study
+from ..comparison.study_pairs import shared_lines
+from ..comparison.units import Units, choose_units, counted, noun_of
 from ..files.answers import UNREAD
 from ..files.losses import LARGE
 from ..foundations.interval import confidence_text

@@ -26,11 +26,12 @@ import numpy as np
 
 from ..arms.arm import natural_order
 from ..arms.window_losses import StreamedLosses
+from ..comparison.claim import WITHIN
 from ..comparison.difference import change_axis
-from ..comparison.rows import EXCHANGEABLE, FEW, rate_if_few
-from ..comparison.study import MOST_PAIRWISE, WORST_FIRST, model_name
+from ..comparison.family import EXCHANGEABLE, FEW, rate_if_few
+from ..comparison.headline import WORST_FIRST, model_name
+from ..comparison.ranking import MOST_PAIRWISE
 from ..comparison.units import FEWEST, counted, noun_of
-from ..comparison.verdict import WITHIN
 from ..foundations.interval import Forest, confidence_text
 from ..metrics.metric import BUILT_IN
 from invar_nb.report.figures import (

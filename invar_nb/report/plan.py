@@ -19,19 +19,12 @@ import numpy as np
 from ..arms.pair import Pair
 from ..arms.pilot import Supply, share_between, with_tails
 from ..arms.window_losses import WindowLosses
-from ..comparison.difference import Difference
+from ..comparison.claim import as_margin, claim_alone, is_beyond
+from ..comparison.claim_words import interval_text, margin_text
+from ..comparison.difference import Difference, change_text, shown_unit
 from ..comparison.looks import FIRST
-from ..comparison.study import ITEMS, compare
-from ..comparison.units import FEWEST, choose_units, counted, noun_of
-from invar_nb.comparison.verdict import (
-    as_margin,
-    change_text,
-    claim_alone,
-    interval_text,
-    is_beyond,
-    margin_text,
-    shown_unit,
-)
+from ..comparison.study import compare
+from ..comparison.units import FEWEST, ITEMS, choose_units, counted, noun_of
 from ..foundations.interval import Shown, aligned, confidence_text
 from ..foundations.refuse import UsageError, as_fraction, is_number, refuse
 from ..metrics.metric import METRICS, Metric

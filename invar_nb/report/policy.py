@@ -14,18 +14,14 @@ import numpy as np
 
 from ..arms.window_losses import find_splits
 from ..arms.windows import perplexity
-from ..comparison.difference import Settings, measure
+from ..comparison.claim import WITHIN, is_beyond
+from ..comparison.claim_words import few_text, margin_text
+from ..comparison.difference import Settings, change_text, measure
+from ..comparison.few_units import is_decided_by_few
+from ..comparison.rows import BASELINE, CONTROL
 from ..comparison.rules import as_tier, overlap_fraction, why_degenerate, window_changes
-from ..comparison.study import BASELINE, CONTROL, Study
+from ..comparison.study import Study
 from ..comparison.units import choose_units
-from invar_nb.comparison.verdict import (
-    WITHIN,
-    change_text,
-    few_text,
-    is_beyond,
-    is_decided_by_few,
-    margin_text,
-)
 from ..foundations.refuse import UsageError, refuse
 from ..metrics.likelihood import nats_per_token
 from ..metrics.metric import METRICS

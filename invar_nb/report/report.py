@@ -30,7 +30,8 @@ import psutil
 from ..arms.arm import Scores, Translations
 from ..arms.window_losses import StreamedLosses
 from ..comparison.difference import shown_unit
-from ..comparison.study import Study, WeightsArm
+from ..comparison.same_weights import WeightsArm
+from ..comparison.study import Study
 from ..files.answers import parse_kept, predictions_bytes
 from ..files.losses import losses_bytes, parse_losses
 from ..foundations.interval import Shown

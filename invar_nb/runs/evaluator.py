@@ -23,12 +23,16 @@ from scipy.special import stdtrit
 
 # %% ../../nbs/runs/01_evaluator.ipynb #c003
 from ..arms.pair import LOWER_SHARES, in_shares, unit_factor
+from ..comparison.claim import Verdict
+from ..comparison.claim_words import margin_text, span_text
 from ..comparison.difference import Difference, change_text, difference_forest
-from ..comparison.rows import Key, Level, Row, pass_on, tested_better
+from ..comparison.family import pass_on
+from ..comparison.few_units import BlindSpot, blind_spot
+from ..comparison.rows import BASELINE, Key, Level, Row, tested_better
 from ..comparison.rules import OF_RUNS, Rules, check_read
-from ..comparison.study import BASELINE, Study, check_baseline
+from ..comparison.study import Study
+from ..comparison.study_pairs import check_baseline
 from ..comparison.units import FEWEST
-from ..comparison.verdict import BlindSpot, Verdict, blind_spot, margin_text, span_text
 from ..foundations.interval import Fallback, Interval, Shown, aligned, confidence_text
 from invar_nb.foundations.refuse import (
     PairingError,

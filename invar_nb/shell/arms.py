@@ -34,6 +34,8 @@ from ..arms.pair import pair
 from ..arms.predictions import Predictions
 from ..arms.spread import Budget
 from ..arms.window_losses import StreamedLosses, WindowLosses
+from ..comparison.difference import change_text
+from ..comparison.family import that_decide
 from invar_nb.comparison.looks import (
     LooksDesign,
     LooksOrder,
@@ -43,11 +45,10 @@ from invar_nb.comparison.looks import (
     shared_level,
     usual_design,
 )
-from ..comparison.rows import that_decide
 from ..comparison.rules import Rules
-from ..comparison.study import Study, WeightsArm, study
+from ..comparison.same_weights import WeightsArm
+from ..comparison.study import Study, study
 from ..comparison.units import FEWEST, check_by, counted
-from ..comparison.verdict import change_text
 from ..files.answers import read_predictions
 from ..files.losses import open_losses, read_losses
 from invar_nb.foundations.refuse import (

@@ -536,7 +536,7 @@ _TASKS = {
 
 def _arm_of_card(d, candidate):
     "(name of the arm, how the card calls its model); UsageError."
-    from invar_nb.comparison.study import model_name
+    from invar_nb.comparison.headline import model_name
 
     names = list(dict.fromkeys(row["key"]["candidate"] for row in d["rows"]))
     same = any(arm["kind"] == "weights" for arm in d["arms"].values())

@@ -21,16 +21,10 @@ from pathlib import Path
 
 from ..arms.window_losses import WindowLosses
 from ..comparison.looks import LOOKS
+from ..comparison.rows import BASELINE, CONTROL, POOLED
 from ..comparison.rules import Rules
-from invar_nb.comparison.study import (
-    BASELINE,
-    CONTROL,
-    POOLED,
-    Study,
-    check_names,
-    pair_all,
-    study,
-)
+from ..comparison.study import Study, study
+from ..comparison.study_pairs import check_names, pair_all
 from ..files.answers import read_predictions
 from ..files.losses import losses_bytes, read_losses
 from ..files.tables import read_table

@@ -15,8 +15,8 @@ import msgspec
 
 from ..arms.window_losses import StreamedLosses
 from ..comparison.measured import PRIMARY
+from ..comparison.rows import CONTROL
 from ..comparison.rules import Accepted, Rules, as_tier, check_enough, check_kinds
-from ..comparison.study import CONTROL
 from ..foundations.refuse import ContractError, UsageError, of_part
 from ..metrics.metric import METRICS, as_metric, missing_reason
 from ..readers.named_columns import usual_direction
