@@ -27,7 +27,12 @@ class BlindSpot:
 
     share: float  # of all units: a kind that is rarer may be missing
     loss: float  # X: how much worse than the rest it may be, in the unit of the difference
-    sentence: str  # the same in words
+    clause: str  # the same in words
+
+    @property
+    def sentence(self) -> str:
+        "The same as a sentence."
+        return f"{self.clause[0].upper()}{self.clause[1:]}."
 
 
 def rounded_down(x: float) -> str:
@@ -59,13 +64,13 @@ def blind_spot(d: Difference, margin: float) -> BlindSpot | None:
         f"a kind of {KINDS.get(d.units, d.units.removesuffix('s'))} rarer than "
         f"{rounded_down(100 * share)} %"
     )
-    said = (
-        f"A{kind[1:]} could still be worse than the rest by up to {loss_text(loss, d)} "
-        "before this claim is false."
+    clause = (
+        f"{kind} could still be worse than the rest by up to {loss_text(loss, d)} before this "
+        "claim is false"
     )
     if d.unit == "share" and loss >= 1 - d.worse.high:
-        said = f"Even if {kind} got worse by 100 points, this claim would be true."
-    return BlindSpot(share=share, loss=loss, sentence=said)
+        clause = f"even if {kind} got worse by 100 points, this claim would be true"
+    return BlindSpot(share=share, loss=loss, clause=clause)
 
 # %% ../../nbs/comparison/03_few_units.ipynb #fra5
 HEAVY = 0.1  # share of the weight from which on a unit is said to weigh much
