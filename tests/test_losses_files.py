@@ -26,7 +26,6 @@ from invar_nb.files.losses import (
     write_losses,
 )
 from invar_nb.foundations.refuse import ContractError
-from invar_nb.foundations.text_column import join_columns, text_column, text_keys
 from invar_nb.report.build import find_facts
 
 text = st.text(st.characters(codec="utf-8"), min_size=1, max_size=6)
@@ -239,7 +238,7 @@ def test_a_file_without_a_digest_is_read_and_the_report_says_so(suffix):
         WindowLosses.from_arrays([*"abcd"], [3] * 4, [1.0, 2.0, 3.0, 2.5 + x], model="m")
         for x in (0, 0.5)
     )
-    columns = {name: values.tolist() for name, values in columns_of(other).items()}
+    columns = {name: np.array(values).tolist() for name, values in columns_of(other).items()}
     data = by_hand(suffix, {"schema": SCHEMA, "windows": 4, "model": "m"}, columns)
     bare = parse_losses(data, name="x" + suffix)
     kept = parse_losses(losses_bytes(bare, suffix), name="x" + suffix)  # as a report keeps it
@@ -595,77 +594,6 @@ def test_a_writer_that_fails_leaves_what_was_there(tmp_path):
             writer.write({"window_id": ["a"], "tokens": [1], "log_loss": [-1.0]})
         assert (tmp_path / name).read_bytes() == before
     assert sorted(os.listdir(tmp_path)) == ["x.jsonl", "x.parquet"]
-
-
-# --- columns of texts -----------------------------------------------------------------------------------------------------------------
-@settings(max_examples=150, deadline=None)
-@given(
-    st.lists(
-        st.sampled_from(
-            [
-                "",
-                "a",
-                "b",
-                "aa",
-                "a\0",
-                "\0",
-                "\3\0",
-                "a" * 7,
-                "a" * 8,
-                "a" * 8 + "\0",
-                "a" * 9,
-                "東京",
-                "é" * 5,
-            ]
-        )
-        | text,
-        max_size=12,
-    ),
-    st.data(),
-)
-def test_a_column_of_texts_is_a_tuple_of_strings(values, data):
-    column, n = text_column(values), len(values)
-    assert (
-        text_column(["\3\0", "\0"]).codes()[1] == 2
-    )  # their words differ by what their lengths differ by
-    seen = {}
-    codes = [seen.setdefault(value, len(seen)) for value in values]
-    repeat = next(
-        ((codes.index(code), i) for i, code in enumerate(codes) if code in codes[:i]), None
-    )
-    first, last = sorted(data.draw(st.tuples(st.integers(0, n), st.integers(0, n))))
-    index = data.draw(st.lists(st.integers(0, n - 1), max_size=5)) if n else []
-    assert (
-        column.codes()[0].tolist() == codes
-        and column.codes()[1] == len(seen)
-        and column.distinct() == list(seen)
-        and column.first_repeat == repeat
-    )
-    keys = text_keys(
-        column
-    ).tolist()  # equal texts, equal keys; and different keys for all texts of 7 bytes or fewer
-    assert all(
-        (keys[i] == keys[j]) == (codes[i] == codes[j])
-        for i in range(n)
-        for j in range(n)
-        if max(len(values[i].encode()), len(values[j].encode())) < 8 or codes[i] == codes[j]
-    )
-    assert (
-        column == values
-        and tuple(values) == column
-        and column.tolist() == values == list(column)
-        and (values == []) == (not column)
-    )
-    assert (
-        column[first:last] == values[first:last]
-        and column[first:last].codes()[1] == len({*values[first:last]})
-        and column.take(np.array(index, int)) == [values[i] for i in index]
-    )
-    assert (
-        join_columns([column[:first], column[first:]]) == column
-        and column != values + ["x"]
-        and (not n or column != [*values[1:], values[0] + "x"])
-    )
 
 
 def test_parquet_of_others_is_refused():

@@ -26,7 +26,6 @@ from invar_nb.foundations.refuse import (
     refuse,
     refuse_misaligned,
 )
-from ..foundations.text_column import numbered
 
 # %% ../../nbs/arms/04_pair.ipynb #form0001
 def _as_number(name):
@@ -467,7 +466,7 @@ def pair_arrays(
             "only 0 and 1",
             "These look like answers, wrong or right: pair two Scores, or two Predictions",
         )
-    ids = numbered(len(tokens))
+    ids = tuple(map(str, range(len(tokens))))
     baseline = WindowLosses.from_arrays(
         ids, tokens, arms[0], sums=False, document_ids=document_ids
     )

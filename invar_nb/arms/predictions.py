@@ -23,6 +23,7 @@ from invar_nb.arms.arm import (
     as_name,
     as_text,
     columns_given,
+    first_repeat,
     listed,
     natural_order,
     of_all_items,
@@ -40,7 +41,6 @@ from invar_nb.foundations.refuse import (
     suggest,
 )
 from ..foundations.store import digest
-from ..foundations.text_column import text_column
 
 # %% ../../nbs/arms/03_predictions.ipynb #k0000006
 @dataclass(frozen=True)
@@ -371,7 +371,7 @@ def _check_rows(arm) -> dict:
         ),
     )
     ids = _names(rows, arm.ids, "id")
-    if (twice := text_column(ids).first_repeat) is not None:
+    if (twice := first_repeat(ids)) is not None:
         first, again = twice
         rows.refuse(
             again,

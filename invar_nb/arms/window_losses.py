@@ -10,7 +10,6 @@ __all__ = ['WEIGHT_UNITS', 'RESERVED', 'LARGEST', 'WORST', 'sums_of_each', 'as_m
 # %% ../../nbs/arms/02_window_losses.ipynb #k0000005
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -26,7 +25,7 @@ from invar_nb.arms.arm import (
 )
 from .windows import SPLITS, perplexity
 from ..foundations.refuse import as_names, refuse
-from ..foundations.text_column import TextColumn, as_text_column, text_column
+from ..statistics.totals import unit_codes
 
 # %% ../../nbs/arms/02_window_losses.ipynb #k0000012
 WEIGHT_UNITS = ("tokens", "bytes", "words")
@@ -73,9 +72,11 @@ def as_means(
     return losses
 
 
-def window_names(values, where: str, name: str, n=None) -> TextColumn:
+def window_names(
+    values: object, where: str, name: str, n: int | None = None
+) -> tuple[str, ...]:
     "Names of the windows, each once and one at least."
-    ids = each_once(values, where, name, named=as_text_column)
+    ids = each_once(values, where, name)
     if len(ids):
         return ids
     refuse(where, "there must be at least one window", "none", "Score some text first")
@@ -101,10 +102,10 @@ def facts_of_all(value, where: str, name: str, n: int) -> dict:
     return facts
 
 
-def split_of_each(values, where: str, name: str, n: int) -> TextColumn | None:
+def split_of_each(values: object, where: str, name: str, n: int) -> tuple[str, ...] | None:
     "preview or final, for all windows or for none."
-    split = of_all_items(values, where, name, n, as_text_column)
-    for word in split.distinct() if split else ():
+    split = of_all_items(values, where, name, n)
+    for word in dict.fromkeys(split or ()):
         one_of(*SPLITS)(word, where, name, n)
     return split
 
@@ -126,7 +127,7 @@ def refuse_zeros(
     if zero.all() and arm.tokens.sum() >= _FEW:
         _refuse_all(where, len(zero))
     if arm.document_ids is not None:
-        codes, n = arm.document_ids.codes()
+        codes, n = unit_codes(arm.document_ids)
         counts = np.bincount(codes, arm.tokens, n)
         empty = (np.bincount(codes, ~zero, n) == 0) & (counts >= _FEW)
         if empty.any():
@@ -223,12 +224,12 @@ class ZeroLosses:
 class WindowLosses(Arm):
     "One model's mean loss on every window of a plan, in the plan's order."
 
-    window_ids: TextColumn  # unique; made from any sequence of names
+    window_ids: tuple[str, ...]  # unique; made from any sequence of names
     tokens: np.ndarray  # t_i, shape (n,), counts >= 1 of `weight_unit`
     log_loss: np.ndarray  # l_i, shape (n,), finite, >= 0 [nats per weight_unit]
-    document_ids: TextColumn | None = None  # the document of each window, shape (n,)
+    document_ids: tuple[str, ...] | None = None  # the document of each window, shape (n,)
     n_bytes: np.ndarray | None = None  # shape (n,), UTF-8 bytes of the scored tokens
-    split: TextColumn | None = None  # "preview" or "final"
+    split: tuple[str, ...] | None = None  # "preview" or "final"
     weight_unit: str = "tokens"  # one of WEIGHT_UNITS
     columns: Mapping[str, np.ndarray] = field(default_factory=dict)  # sums over each window
     kind: ClassVar[str] = "losses"
@@ -248,7 +249,7 @@ class WindowLosses(Arm):
             "provenance": facts_of_all,
             "tokens": counts_of_each,
             "log_loss": numbers_to(LARGEST, minimum=0),
-            "document_ids": partial(of_all_items, named=as_text_column),
+            "document_ids": of_all_items,
             "split": split_of_each,
             "n_bytes": counts_of_each,
             "columns": sums_of_each,
@@ -294,20 +295,12 @@ class WindowLosses(Arm):
     @property
     def documents(self) -> int | None:
         "How many documents there are, where they are known."
-        return None if self.document_ids is None else self.document_ids.codes()[1]
+        return None if self.document_ids is None else len(set(self.document_ids))
 
     @property
     def own_tokens(self) -> np.ndarray | None:
         "Tokens of whole documents, by the model's own tokenizer; None where windows are."
         return self.columns.get("own_tokens") if self.weight_unit == "bytes" else None
-
-    def changed(self, **fields) -> "WindowLosses":
-        texts = {
-            name: text_column(values)
-            for name, values in fields.items()
-            if name in ("window_ids", "document_ids", "split") and values is not None
-        }
-        return super().changed(**fields | texts)
 
 # %% ../../nbs/arms/02_window_losses.ipynb #spl2
 def find_splits(arm) -> tuple[dict[str, np.ndarray], str]:  # of bool, shape (n,)
@@ -315,8 +308,7 @@ def find_splits(arm) -> tuple[dict[str, np.ndarray], str]:  # of bool, shape (n,
     if arm.split is None:
         preview, how = np.arange(len(arm)) < len(arm) // 2, "halves"
     else:
-        codes, _ = arm.split.codes()
-        preview = np.array([name == "preview" for name in arm.split.distinct()])[codes]
+        preview = np.array([word == "preview" for word in arm.split])
         how = "recorded"
     return {"preview": preview, "final": ~preview}, how
 

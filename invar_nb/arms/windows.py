@@ -7,7 +7,7 @@ __all__ = ['SPLITS', 'FIRST_WINDOWS', 'Window', 'plan_windows', 'scored_ranges',
 
 # %% ../../nbs/arms/01_windows.ipynb #c035
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,7 +21,6 @@ from invar_nb.foundations.refuse import (
     refuse,
     refuse_misaligned,
 )
-from ..foundations.text_column import TextColumn
 from ..statistics.totals import weighted_mean
 
 # %% ../../nbs/arms/01_windows.ipynb #c029
@@ -121,12 +120,14 @@ def plan_windows(
 
 # %% ../../nbs/arms/01_windows.ipynb #c061
 def scored_ranges(
-    ids: TextColumn,
+    ids: Sequence[str],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     "Number of the document, start and stop of ids such as `0:128-256`; None for other ids."
+    import pyarrow
     from pyarrow import compute
 
-    parts = compute.split_pattern(ids.array, ":", max_splits=1, reverse=True).flatten()
+    texts = pyarrow.array(ids, "large_string")
+    parts = compute.split_pattern(texts, ":", max_splits=1, reverse=True).flatten()
     if len(parts) != 2 * len(ids):
         return None
     ends = compute.split_pattern(
@@ -140,7 +141,8 @@ def scored_ranges(
     start, stop = ends.cast("int64").to_numpy().reshape(-1, 2).T
     if (start >= stop).any() or len(ids) * (int(stop.max()) + 1) > 2**62:
         return None
-    return TextColumn(parts.take(np.arange(0, len(parts), 2))).codes()[0], start, stop
+    documents = parts.take(np.arange(0, len(parts), 2)).dictionary_encode()
+    return documents.indices.to_numpy().astype(np.intp), start, stop
 
 # %% ../../nbs/arms/01_windows.ipynb #c057
 def assign_splits(windows: Iterable[Window]) -> tuple[Window, ...]:

@@ -10,7 +10,7 @@ __all__ = ['PRIMARY', 'sum_pair', 'totals_difference', 'totals_influence', 'batc
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -45,7 +45,6 @@ from invar_nb.foundations.refuse import (
     refuse,
 )
 from ..foundations.store import canonical_json
-from ..foundations.text_column import TextColumn, text_keys
 from invar_nb.metrics.metric import (
     METRICS,
     Metric,
@@ -203,23 +202,28 @@ def batches_of(both: Pair) -> Iterator[Pair]:  # of arms that stay in their file
         done += len(part)
 
 # %% ../../nbs/comparison/11_measured.ipynb #c019
+def _keys(names: Sequence[str]) -> np.ndarray:  # int64, shape (n,)
+    "The hash of each name: equal names have equal ones."
+    return np.fromiter(map(hash, names), np.int64, len(names))
+
+
 class OnceNamed:
     "Numbers the names of a column as they come; a name that comes again is refused."
 
     def __init__(self, column: str, most: int):
         self.column, self.n, self.last = column, 0, None
-        self.keys = np.empty(most, np.uint64)  # 8 bytes a name; what is not used is not held
+        self.keys = np.empty(most, np.int64)  # 8 bytes a name; what is not used is not held
 
-    def number(self, texts: TextColumn) -> np.ndarray:
+    def number(self, texts: Sequence[str]) -> np.ndarray:
         "The number of each text's name in the whole file; a name that goes on keeps its own."
         if self.column == "window_id":
             begins = np.ones(len(texts), bool)
         else:
-            codes = texts.codes()[0]
-            begins = np.r_[self.last != texts[0], codes[1:] != codes[:-1]]
+            names = np.array(texts, object)
+            begins = np.r_[self.last != texts[0], names[1:] != names[:-1]]
         numbers, before = self.n - 1 + np.cumsum(begins), self.n
         self.n, self.last = self.n + int(begins.sum()), texts[len(texts) - 1]
-        self.keys[before : self.n] = text_keys(texts)[begins]
+        self.keys[before : self.n] = _keys(texts)[begins]
         return numbers
 
     def check(self, file, must: str, cure: str) -> None:
@@ -229,7 +233,7 @@ class OnceNamed:
         twice, seen, row, last = keys[1:][keys[1:] == keys[:-1]], set(), 0, None
         for batch in file.batches() if twice.size else ():
             texts = batch[self.column]
-            for i in np.flatnonzero(np.isin(text_keys(texts), twice)).tolist():
+            for i in np.flatnonzero(np.isin(_keys(texts), twice)).tolist():
                 name = texts[i]
                 goes_on = self.column != "window_id" and (texts[i - 1] if i else last) == name
                 if name in seen and not goes_on:

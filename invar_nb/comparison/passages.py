@@ -13,7 +13,6 @@ import numpy as np
 from scipy.special import gammaln, stdtr, stdtrit
 
 from ..arms.pair import Pair
-from ..foundations.text_column import text_column
 from ..statistics.pooling import shrink
 from ..statistics.totals import unit_codes
 
@@ -169,7 +168,7 @@ def find_passages(
     known, shrunk = within / whole[many], mean[many]
     if within > 0:
         shrunk = shrink(mean[many], np.sqrt(known))
-    ids = text_column(pair.clusters).distinct()
+    ids = [*dict.fromkeys(pair.clusters)]
     ids = tuple(str(ids[i]) for i in np.flatnonzero(many))
     return {
         **found,

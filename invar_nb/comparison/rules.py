@@ -10,7 +10,7 @@ __all__ = ['PROFILES', 'REQUIRED', 'UNITS', 'TIERS', 'OF_RUNS', 'OF_LEVELS', 'NE
 
 # %% ../../nbs/comparison/06_rules.ipynb #bac32aba
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date, datetime
 
@@ -25,7 +25,6 @@ from .rows import POOLING
 from .units import check_units, counted, step_of
 from ..foundations.refuse import UsageError, as_choice, refuse
 from ..foundations.store import now
-from ..foundations.text_column import text_column
 from ..metrics.metric import METRICS, as_metric, is_margin, refuse_kind
 from ..statistics.multiplicity import PROCEDURES
 from ..statistics.totals import round_off, stored_precision
@@ -325,14 +324,13 @@ def check_kinds(rules: Rules, kinds: Collection[str]) -> None:
 
 # %% ../../nbs/comparison/06_rules.ipynb #ctr02
 def overlap_fraction(
-    window_ids,  # n names
+    window_ids: Sequence[str],  # n names
     tokens: np.ndarray,  # t_i, shape (n,)
 ) -> tuple[float, str]:
     "Share of scored tokens that are scored again, and what it was measured from."
-    ids = text_column(window_ids)
-    ranges = scored_ranges(ids)
+    ranges = scored_ranges(window_ids)
     if ranges is None or (tokens > ranges[2] - ranges[1]).any():
-        return 1 - ids.codes()[1] / len(ids), "window_ids"
+        return 1 - len(set(window_ids)) / len(window_ids), "window_ids"
     document, start, stop = ranges
     order = np.lexsort((start, document))
     document, start, stop = document[order], start[order], stop[order]

@@ -21,7 +21,6 @@ from scipy.special import gammaln
 from ..arms.arm import Arm
 from ..arms.pair import Pair
 from ..foundations.refuse import PairingError, UsageError, as_choice, refuse
-from ..foundations.text_column import text_column
 from ..statistics.serial import block_size
 from ..statistics.totals import UnitTotals, unit_codes
 
@@ -508,7 +507,7 @@ def slice_columns(
     if measured.kind != "losses":
         return dict(measured.slices)
     arms = _arms(measured)
-    documents = next((text_column(arm.clusters) for arm in arms if arm.clusters), None)
+    documents = next((arm.clusters for arm in arms if arm.clusters), None)
     found, facts = (
         {},
         [
@@ -528,9 +527,8 @@ def slice_columns(
         known = [each[name] for each in facts if name in each]
         if not documents or known[0] != known[-1]:
             continue
-        if isinstance(known[0], Mapping) and known[0].keys() >= {*documents.distinct()}:
-            said = [str(known[0][document]) for document in documents.distinct()]
-            found[name] = tuple(np.array(said, object)[documents.codes()[0]].tolist())
+        if isinstance(known[0], Mapping) and known[0].keys() >= {*documents}:
+            found[name] = tuple([str(known[0][document]) for document in documents])
     return found | {"position": _positions(arms[0].tokens, documents)} if positions else found
 
 
@@ -540,7 +538,7 @@ def _arms(measured: Pair | Arm) -> list[Arm]:
 
 def _positions(tokens, documents):
     "The quarter of its document in which the middle of each window lies."
-    codes, n = documents.codes() if documents else (np.zeros(len(tokens), int), 1)
+    codes, n = unit_codes(documents) if documents else (np.zeros(len(tokens), int), 1)
     seen = np.bincount(codes, tokens, n)
     order, ends = np.argsort(codes, kind="stable"), np.empty(len(tokens))
     ends[order] = np.cumsum(tokens[order]) - (np.cumsum(seen) - seen)[codes[order]]

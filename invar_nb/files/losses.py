@@ -13,18 +13,18 @@ import contextlib
 import hashlib
 import io
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from json.encoder import encode_basestring
 from operator import itemgetter
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
 
-from ..arms.arm import Provenance
+from ..arms.arm import Provenance, first_repeat
 from invar_nb.arms.window_losses import (
     LARGEST,
     RESERVED,
@@ -45,7 +45,6 @@ from invar_nb.foundations.store import (
     strict_json,
     whole_file,
 )
-from ..foundations.text_column import TextColumn, join_columns, text_column
 
 # %% ../../nbs/files/01_losses.ipynb #54572a6a
 SCHEMA = "invar_nb/losses/2"
@@ -132,16 +131,22 @@ def check_count(rows: int, header: Mapping, where: str) -> None:
         )
 
 # %% ../../nbs/files/01_losses.ipynb #ab8750f7
-def _texts(name: str, values):
-    if isinstance(values, list) and not {*map(type, values)} <= {str, int}:
+def _of_arrow(column: Any) -> list[str]:  # a pyarrow.Array of texts
+    "Its texts, equal ones as one string; a ValueError where they are not UTF-8."
+    encoded = column.dictionary_encode()
+    texts = np.array(encoded.dictionary.to_pylist(), object)
+    return texts[encoded.indices.to_numpy()].tolist()
+
+
+def _texts(name: str, values: Sequence) -> tuple[str, ...]:  # a list, or an Arrow array
+    texts = values if isinstance(values, list) else _of_arrow(values)
+    if not {*map(type, texts)} <= {str, int}:
         raise TypeError
-    column = text_column(map(str, values) if isinstance(values, list) else values)
-    column.array.validate(full=True)  # UTF-8
-    if name == "split" and not {*column.distinct()} <= {*SPLITS}:
+    texts = tuple(map(str, texts))
+    "".join(texts).encode()  # a ValueError where half a surrogate pair stands alone
+    if "" in texts or (name == "split" and not {*texts} <= {*SPLITS}):
         raise ValueError
-    if not column.lengths.all():
-        raise ValueError
-    return column
+    return texts
 
 
 def _numbers(name: str, values) -> np.ndarray:
@@ -155,13 +160,20 @@ def _numbers(name: str, values) -> np.ndarray:
     return array.astype(np.int64 if count else np.float64, copy=False)
 
 
+def _shown(cell: object) -> str:
+    "A cell in a refusal."
+    if hasattr(cell, "as_buffer"):  # a text of Arrow, of bytes that may not be UTF-8
+        cell = cell.as_buffer().to_pybytes().decode(errors="backslashreplace")
+    return repr(cell.item() if hasattr(cell, "item") else cell)
+
+
 def as_column(
     name: str,
-    values,  # a list, an array, a TextColumn
+    values: Sequence,  # a sequence of Python, a NumPy array, an Arrow array of texts
     place: Callable[[int], str],  # row -> where it is
-):
-    "A column as an array or a TextColumn; the first cell that no window may have is refused."
-    if not hasattr(values, "dtype") and not hasattr(values, "lengths"):
+) -> np.ndarray | tuple[str, ...]:
+    "Numbers as an array, texts as a tuple; the first cell that no window may have is refused."
+    if not hasattr(values, "dtype") and not hasattr(values, "type"):
         values = [*values]
     try:
         return (_texts if name in TEXTS else _numbers)(name, values)
@@ -179,16 +191,16 @@ def as_column(
                     if name in COUNTS
                     else f"a number from {'0' if name == 'log_loss' else '-1e80'} to 1e80"
                 ),
-                repr(getattr(values[0], "item", lambda: values[0])()),
+                _shown(values[0]),
                 "Score the window again; or is it another unit, or the wrong column?",
             )
         as_column(name, values[: n // 2], place)
         as_column(name, values[n // 2 :], lambda row: place(n // 2 + row))
 
 
-def check_repeats(ids: TextColumn, place: Callable[[int], str]) -> None:
+def check_repeats(ids: Sequence[str], place: Callable[[int], str]) -> None:
     "Refuse a window id that stands there twice."
-    if repeat := ids.first_repeat:
+    if repeat := first_repeat(ids):
         early, late = map(place, repeat)
         refuse(
             late,
@@ -198,6 +210,15 @@ def check_repeats(ids: TextColumn, place: Callable[[int], str]) -> None:
         )
 
 # %% ../../nbs/files/01_losses.ipynb #a06bf8ba
+def _utf8(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:  # int64 (n,), uint8
+    "Bytes of each text, and the UTF-8 of all of them end to end."
+    import pyarrow
+
+    _, ends, data = pyarrow.array(texts, "large_string").buffers()
+    ends = np.frombuffer(ends, np.int64, len(texts) + 1)
+    return np.diff(ends), np.frombuffer(data or b"", np.uint8)[: ends[-1]]
+
+
 class ColumnDigests:
     "The digest of losses that come in batches."
 
@@ -207,12 +228,13 @@ class ColumnDigests:
             for name in sorted(names)
         }
 
-    def update(self, batch: Mapping) -> None:  # name -> array or TextColumn
+    def update(self, batch: Mapping) -> None:  # name -> array, or tuple of texts
         "Go on with the rows of a batch."
         for name, running in self._sha.items():
             values = batch[name]
             if name in TEXTS:
-                parts = values.lengths.astype("<i8"), values.buffer[0]
+                lengths, data = _utf8(values)
+                parts = lengths.astype("<i8"), data
             else:
                 parts = (values.astype("<i8" if name in COUNTS else "<f8"),)
             for sha, part in zip(running, parts, strict=True):
@@ -230,15 +252,14 @@ ROWS = 2**16  # of a batch, and of a row group of Parquet
 
 
 def join_batches(batches: list[dict]) -> dict:
-    "One batch of several: name -> array or TextColumn."
+    "One batch of several: name -> array, or tuple of texts."
     if len(batches) == 1:
         return batches[0]
-    return {
-        name: (join_columns if name in TEXTS else np.concatenate)(
-            [batch[name] for batch in batches]
-        )
-        for name in batches[0]
-    }
+    joined = {}
+    for name in batches[0]:
+        parts = [batch[name] for batch in batches]
+        joined[name] = tuple(chain(*parts)) if name in TEXTS else np.concatenate(parts)
+    return joined
 
 
 def _jsonl_rows(batch: Mapping) -> bytes:
@@ -249,7 +270,9 @@ def _jsonl_rows(batch: Mapping) -> bytes:
         spelled.append(
             [
                 start + cell
-                for cell in map(encode_basestring if text else repr, values.tolist())
+                for cell in (
+                    map(encode_basestring, values) if text else map(repr, values.tolist())
+                )
             ]
         )
     return "".join(
@@ -312,8 +335,8 @@ class LossWriter:
         import pyarrow
 
         columns = [
-            (v.array if n in TEXTS else pyarrow.array(v)).cast(kind)
-            for (n, v), kind in zip(batch.items(), self._parquet.schema.types, strict=True)
+            pyarrow.array(values, kind)
+            for values, kind in zip(batch.values(), self._parquet.schema.types, strict=True)
         ]
         self._parquet.write_table(
             pyarrow.Table.from_arrays(columns, schema=self._parquet.schema)
@@ -530,13 +553,20 @@ def _parquet_batches(file, columns: list[str], rows: int, careful: bool, where: 
     "Columns of values that are not yet checked."
     for table in parquet_batches(file, where, rows=rows, most=_MOST):
         yield {
-            name: text_column(table[name].fill_null(""))
+            name: table[name].fill_null("").combine_chunks()
             if name in TEXTS
             else table[name].to_numpy()
             for name in columns
         }
 
 # %% ../../nbs/files/01_losses.ipynb #494b8da3
+def _size(values: np.ndarray | tuple[str, ...]) -> int:
+    "Bytes of a column: of numbers those of the array, of texts their characters and places."
+    if isinstance(values, np.ndarray):
+        return values.nbytes
+    return sum(map(len, values)) + 8 * len(values)
+
+
 class LossFile:
     "A loss file whose header was read: `len()` is its windows, `size` its bytes in memory."
 
@@ -565,7 +595,7 @@ class LossFile:
         self,
         rows: int = ROWS,  # of each batch; the last may have fewer
         columns: Iterable[str] | None = None,  # those to hand out; all are checked
-    ) -> Iterator[dict]:  # name -> array or TextColumn
+    ) -> Iterator[dict]:  # name -> array, or tuple of texts
         "The windows in order, in bounded memory; refused at the end where the digest differs."
         rows = as_count(rows, where="LossFile.batches", name="rows")
         keep = self.columns if columns is None else tuple(columns)
@@ -611,7 +641,7 @@ class LossFile:
         batches, size = [], 0
         for batch in self.batches():
             batches.append(batch)
-            fits(size := size + sum(values.nbytes for values in batch.values()))
+            fits(size := size + sum(map(_size, batch.values())))
         columns = join_batches(batches)
         check_repeats(columns["window_id"], self.place)
         try:

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from ..arms.arm import entries_at
 from ..arms.window_losses import WindowLosses
 from invar_nb.files.losses import (
     columns_of,
@@ -374,7 +375,7 @@ def _joined(parts: list[Part]) -> WindowLosses:
     del batch["window"]
     known = {k: v for k, v in arms[0].provenance.items() if k != "shard"}
     return losses_from(
-        {name: values.take(order) for name, values in batch.items()},
+        {name: entries_at(values, order) for name, values in batch.items()},
         {
             "model": arms[0].model,
             "data_id": plan["data_id"],

@@ -36,7 +36,6 @@ from invar_nb.foundations.store import (
     open_file,
     strict_json,
 )
-from ..foundations.text_column import text_column
 
 # %% ../../nbs/files/00_tables.ipynb #82c4e5d6
 def check_size(size: int, most: int, where: str, cure: str) -> None:  # bytes
@@ -551,12 +550,13 @@ class Table:
             )
         return cells
 
-    def name_column(self, name: str) -> Sequence:
-        "Names in a column, one in every row; texts that Arrow holds stay there."
+    def name_column(self, name: str) -> tuple:
+        "Names in a column, one in every row."
         held = self.held[name]
         if str(getattr(held, "type", "")) == "string" and not held.null_count:
-            if (texts := text_column(held)).lengths.all():
-                return texts
+            names = tuple(arrow_cells(held, self.where, name))  # no other column is decoded
+            if "" not in names:
+                return names
         return self.column(name, missing=(None, ""))
 
     def numbers(self, name: str, flags: bool = False) -> np.ndarray:  # shape (n,), float64

@@ -380,6 +380,34 @@ def is_writable(text: str) -> bool:
     return text.isascii() or not any("\ud800" <= c <= "\udfff" for c in text)
 
 
+def _usual_names(values: list) -> tuple[str, ...] | None:
+    "Names that are all text or all whole numbers of Python; None where one needs a look."
+    types = set(map(type, values))
+    if types == {int}:
+        spelled = {number: str(number) for number in set(values)}  # equal ones: one string
+        return tuple(map(spelled.__getitem__, values))
+    if types == {str} and "" not in values and is_writable("".join(values)):
+        return tuple(values)
+    return None
+
+
+def _is_name(value: object) -> bool:
+    "Whether it is text that is not empty, or a whole number."
+    if isinstance(value, str):
+        return value != ""
+    return isinstance(value, numbers.Integral) and not isinstance(value, _TIMES)
+
+
+def _is_half_written(value: object) -> bool:
+    "Whether it is text that UTF-8 cannot write."
+    return isinstance(value, str) and not is_writable(value)
+
+
+def _spelled(name: str | numbers.Integral) -> str:
+    "Plain text; a subclass of `str` may spell itself otherwise."
+    return str.__str__(name) if isinstance(name, str) else str(int(name))
+
+
 def as_names(
     values: Iterable,
     *,
@@ -390,26 +418,20 @@ def as_names(
     "Names as non-empty strings; integers are spelled out, everything else is refused."
     values = as_listed(values, where=where, name=name)
     _length(values, length, where, name)
-    if set(map(type, values)) == {str} and "" not in values and is_writable("".join(values)):
-        return tuple(values)  # the usual case, fast
+    names = _usual_names(values)
+    if names is not None:
+        return names
+
+    def refuse_any(is_bad: Callable[[object], bool], kind: str, cure: str) -> None:
+        refuse_first([*map(is_bad, values)], values, where, f"{name} must be {kind}", cure)
+
     kinds = "non-empty strings or integers"
-    for bad, must, cure in (
-        (_is_bool, kinds, "Write 0 and 1, or 'false' and 'true'"),
-        (
-            lambda v: (
-                isinstance(v, _TIMES) or not isinstance(v, (str, numbers.Integral)) or v == ""
-            ),
-            kinds,
-            "Give every entry its own name",
-        ),
-        (
-            lambda v: isinstance(v, str) and not is_writable(v),
-            "text that UTF-8 can write",
-            "Decode it with the right encoding",
-        ),
-    ):
-        refuse_first([*map(bad, values)], values, where, f"{name} must be {must}", cure)
-    return tuple(str.__str__(v) if isinstance(v, str) else str(int(v)) for v in values)
+    refuse_any(_is_bool, kinds, "Write 0 and 1, or 'false' and 'true'")
+    refuse_any(lambda value: not _is_name(value), kinds, "Give every entry its own name")
+    refuse_any(
+        _is_half_written, "text that UTF-8 can write", "Decode it with the right encoding"
+    )
+    return tuple(map(_spelled, values))
 
 # %% ../../nbs/foundations/00_refuse.ipynb #a6qpek48
 def nearest(text: object, names: Iterable[str]) -> str | None:

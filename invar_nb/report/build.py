@@ -178,7 +178,7 @@ def language_table(arms: Mapping) -> dict[str, dict] | None:
     "Documents, windows, tokens and perplexities of each language, where recorded."
     of, counts = recorded(arms, "document_languages"), recorded(arms, "languages")
     documents = next((arm.document_ids for arm in arms.values() if arm.document_ids), None)
-    if not (of and documents and of.keys() >= {*documents.distinct()}):
+    if not (of and documents and of.keys() >= {*documents}):
         if counts is None:
             return None
         return {
@@ -190,8 +190,8 @@ def language_table(arms: Mapping) -> dict[str, dict] | None:
             }
             for name, part in counts.items()
         }
-    codes, tokens = documents.codes()[0], next(iter(arms.values())).tokens
-    spoken, table = np.array([str(of[name]) for name in documents.distinct()])[codes], {}
+    codes, tokens = unit_codes(documents)[0], next(iter(arms.values())).tokens
+    spoken, table = np.array([str(of[name]) for name in documents]), {}
     for name in {*spoken.tolist()}:
         keep = spoken == name
         table[name] = {

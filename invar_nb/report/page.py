@@ -47,6 +47,7 @@ from invar_nb.report.figures import (
 from .policy import find_splits
 from ..statistics.planning import effect_for_power, power_of
 from ..statistics.proportions import tango_detectable, tango_power
+from ..statistics.totals import unit_codes
 
 # %% ../../nbs/report/02_page.ipynb #69baf44b
 def show_p(value: float | None) -> str:
@@ -908,7 +909,7 @@ def changes_picture(a, b, row: Mapping) -> Picture | None:  # two arms, their le
         return None
     value, (shown, axis) = row["value"], axis_of(row["value"])
     if value["units"] == "documents" and value["scale"] == "log" and value["ci"]:
-        codes, n = a.document_ids.codes()
+        codes, n = unit_codes(a.document_ids)
         sums = np.bincount(codes, a.tokens * (b.log_loss - a.log_loss), n)
         means = sums / np.bincount(codes, a.tokens, n)
         return changes_figure(

@@ -25,12 +25,12 @@ from invar_nb.foundations.refuse import (
     PairingError,
     as_count,
     as_counts,
+    as_names,
     as_vector,
     refuse,
     refuse_misaligned,
 )
 from ..foundations.store import as_file, write_bytes
-from ..foundations.text_column import as_text_column
 
 # %% ../../nbs/statistics/00_totals.ipynb #c048
 def as_pairs(
@@ -119,7 +119,9 @@ def unit_codes(
     length: int | None = None,  # required number of names
 ) -> tuple[np.ndarray, int]:  # codes 0 .. n_units - 1 in the order first seen, and n_units
     "Number the units of the items; equal names are one unit, wherever they stand."
-    return as_text_column(names, where=where, name=name, length=length).codes()
+    names = as_names(names, where=where, name=name, length=length)
+    code_of = {unit: code for code, unit in enumerate(dict.fromkeys(names))}
+    return np.fromiter(map(code_of.__getitem__, names), np.intp, len(names)), len(code_of)
 
 # %% ../../nbs/statistics/00_totals.ipynb #c083b
 def units_eff_upto(
