@@ -43,8 +43,10 @@ from invar_nb.report.figures import (
     ticks,
     visible,
 )
-from invar_nb.report.page import claim_text, size_picture
-from invar_nb.report.report import Document, render, report_of, report_schema
+from invar_nb.report.pictures import size_picture
+from invar_nb.report.shown import claim_text
+from invar_nb.report.document import Document, report_schema
+from invar_nb.report.report import render, report_of
 from invar_nb.report.verify import verify
 from invar_nb.shell.cli import app
 

@@ -63,7 +63,7 @@ from invar_nb.foundations.refuse import ContractError, PairingError
 from invar_nb.foundations.store import content_digest
 from invar_nb.metrics.metric import Registry
 from invar_nb.report.build import document_of
-from invar_nb.report.policy import exit_of
+from invar_nb.report.exit_code import exit_of
 from invar_nb.statistics.jackknife import jackknife_statistic
 
 MARK = Metric(
