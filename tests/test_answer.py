@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from documents import document_of, summary, summary_markdown
 from rich.cells import cell_len
 from scipy import stats
 from studies import answers, arms_of, looked, losses, marks, recipes, with_divergence
@@ -23,10 +24,11 @@ from invar_nb import (
     pair_arrays,
     study,
 )
-from invar_nb.report.answer import WIDTH, summary, summary_markdown, text_table
-from invar_nb.report.build import document_of
-from invar_nb.report.page import smallest_found
+from invar_nb.report.answer import WIDTH, text_table
 from invar_nb.report.report import render, report_of
+from invar_nb.report.shown import ShownChange
+from invar_nb.report.tables import Column, Line, Table, answer_columns
+from invar_nb.report.wording import smallest_found
 from invar_nb.runs.evaluator import RunsArm
 from invar_nb.runs.runs import read_row
 
@@ -289,11 +291,17 @@ def test_a_summary_names_the_models():
 def test_levels_without_an_interval_say_why_and_long_notes_leave_names_whole():
     text = str(evaluate(answers(80).candidate))
     assert "None for ECE and smooth calibration error: it would cover too little." in text
-    lines = text_table(
-        [{"name": "smooth calibration error", "change": "0.1", "note": "word " * 20}],
-        "value",
-        60,
+    table = Table(
+        columns=[
+            Column(),
+            Column(head="value", kind="change"),
+            Column(head="note", kind="note"),
+        ],
+        lines=[
+            Line(cells=["smooth calibration error", ShownChange(number="0.1"), "word " * 20])
+        ],
     )
+    lines = text_table(table, 60)
     assert (
         lines[1].startswith("smooth calibration error  0.1")
         and len(lines) == 5
@@ -328,21 +336,17 @@ def test_names_of_rows_are_whole_while_there_is_room():
     assert "before" not in summary(d) and "before" in summary(
         d, 100
     )  # what the change says goes first
-    long = [
-        {
-            "name": "a name of no less than forty characters",
-            "before": "1.0",
-            "after": "2.0",
-            "change": "+1.0",
-            "low": "0.5",
-            "high": "1.5",
-            "claim": "regressed",
-        }
-    ]
-    assert text_table(long, "change (95 % CI)", 90)[1].startswith(
+    change = ShownChange(number="+1.0", low="0.5", high="1.5")
+    name = "a name of no less than forty characters"
+    columns = answer_columns(None, "change (95 % CI)")
+    columns = [columns[field] for field in ("name", "before", "after", "change", "claim")]
+    long = Table(
+        columns=columns, lines=[Line(cells=[name, "1.0", "2.0", change, "regressed"])]
+    )
+    assert text_table(long, 90)[1].startswith(
         "a name of no less than forty characters     1.0 "
     )
-    cut = text_table(long, "change (95 % CI)", 60)
+    cut = text_table(long, 60)
     assert ".." in cut[1] and len(cut[1]) <= 60 and "before" not in cut[0]
 
 
@@ -629,10 +633,10 @@ def test_power_of_windows_in_text_order_is_that_of_their_few_degrees_of_freedom(
     def row(change):
         moved = losses_of + change + 0.03 * rng.normal(size=n)
         both = pair_arrays(losses_of, moved, [64] * n)
-        return compare(both, metrics=["perplexity"]).report().document()["rows"][0]["value"]
+        return compare(both, metrics=["perplexity"]).report().content.rows[0].value
 
     said = np.median([smallest_found(row(0)) for _ in range(trials)])
-    found = np.mean([row(said)["ci"][0] > 0 for _ in range(trials)])
+    found = np.mean([row(said).ci[0] > 0 for _ in range(trials)])
     assert 0.6 <= found <= 0.95, (said, found)
 
 
@@ -654,9 +658,9 @@ def test_a_loss_perhaps_within_the_margin_says_how_it_passes():
         if "perhaps by less" in (s := compare(losses(k / 2000))).headline
     )
     assert (
-        small.report().exit["rule"] == "perhaps_within_margin"
+        small.report().exit.rule == "perhaps_within_margin"
         and small.report().exit_code == 1
-        and "--require not-beyond lets such a loss pass" in small.report().exit["because"]
+        and "--require not-beyond lets such a loss pass" in small.report().exit.because
         and "--require" not in str(small)
     )
     assert (
@@ -664,7 +668,7 @@ def test_a_loss_perhaps_within_the_margin_says_how_it_passes():
         == 0
     )
     far = compare(losses(0.1))
-    assert far.report().exit["rule"] == "primary_regressed" and "--require" not in str(far)
+    assert far.report().exit.rule == "primary_regressed" and "--require" not in str(far)
 
 
 def test_a_comment_says_what_was_compared_why_it_is_red_and_how_to_check():

@@ -10,6 +10,7 @@ import matplotlib
 import numpy as np
 import pyarrow
 import pytest
+from documents import answer_table, summary
 from studies import STUDIES, answers, arms_of, losses, marks, recipes
 from test_report import EVIL, Tags
 
@@ -36,7 +37,6 @@ from invar_nb.comparison.rows import Key, Level
 from invar_nb.foundations.interval import Forest, Shown, ends_text, reach_of
 from invar_nb.foundations.refuse import UsageError
 from invar_nb.metrics.metric import METRICS
-from invar_nb.report.answer import answer_table, summary
 from invar_nb.report.plan import plan_comparison
 from invar_nb.report.report import render
 from invar_nb.shell.demo import demo_model
@@ -538,7 +538,7 @@ def test_python_prints_no_options_of_the_shell():
     )
     lost = study({"baseline": losses().baseline, "new": losses(0.02).candidate}, margin=0.02)
     assert (
-        "--require" in lost.report().exit["because"]
+        "--require" in lost.report().exit.because
         and "--" not in str(lost)
         and "perhaps by less than the margin" in str(lost)
     )
@@ -642,9 +642,9 @@ def test_of_many_rows_the_figure_and_tables_show_those_that_made_it_red_and_coun
         and (lost <= listed or listed <= lost)
     ), (lost - listed, listed - lost)
     assert re.search(r"^\| and \d+ more in report\.html: \d+ [a-z]+", page, re.M)
-    table = answer_table(d, len(lost) + 1)
+    table = answer_table(d).first(len(lost) + 1).rows
     assert (
-        {row[0] for row in table[2:-1]} == lost
+        {row[0] for row in table[1:-1]} == lost
         and table[-1][0].startswith(f"and {12 - len(lost)} more: ")
         and not any(table[-1][1:])
     )
@@ -704,7 +704,7 @@ def test_a_slice_that_made_it_red_is_in_the_figure():
     forest = report._forest()
     bars = [bar for panel in (forest, *forest.more) for bar in panel.bars]
     assert (
-        report.exit["rule"] == "secondary_regressed"
+        report.exit.rule == "secondary_regressed"
         and any("es" in bar[0] and bar[4] == "regressed" for bar in bars)
         and len(bars) == 2
     )

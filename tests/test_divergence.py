@@ -553,7 +553,7 @@ def test_a_margin_judges_a_divergence_on_one_side(name):
         tokens,
     )
     d = compare(both, units="windows", metrics=("perplexity", name))[name].value
-    assert not d.judged and compare(both, units="windows").report().exit["code"] == 0
+    assert not d.judged and compare(both, units="windows").report().exit.code == 0
     edges = {
         1.2 * d.interval.high: ("equivalent", 0),
         0.8 * d.interval.low: ("regressed", 1),
@@ -562,7 +562,7 @@ def test_a_margin_judges_a_divergence_on_one_side(name):
     for margin, (claim, code) in edges.items():
         for metrics in (("perplexity", name), (name,), ()):
             made = compare(both, units="windows", metrics=metrics, margin={name: margin})
-            assert made[name].claim == claim and made.report().exit["code"] == code, (
+            assert made[name].claim == claim and made.report().exit.code == code, (
                 margin,
                 metrics,
             )

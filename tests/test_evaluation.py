@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import sacrebleu
+from documents import document_of, own_metrics, render_html, render_markdown, summary
 from sklearn import metrics as sk
 from statsmodels.stats.proportion import proportion_confint
 from studies import losses
@@ -20,9 +21,7 @@ from invar_nb.foundations.refuse import ContractError, UsageError
 from invar_nb.metrics.calibration import root_change, square_fit
 from invar_nb.metrics.metric import METRICS, Detail, Metric
 from invar_nb.readers.named_columns import read_plain
-from invar_nb.report.answer import summary
-from invar_nb.report.build import document_of
-from invar_nb.report.page import changed_answers, own_metrics, render_html, render_markdown
+from invar_nb.report.tables import changed_answers
 from invar_nb.report.verify import verify
 from invar_nb.statistics.jackknife import jackknife_ratio
 
@@ -575,7 +574,8 @@ def test_labels_with_blanks_columns_of_probabilities_and_answers_that_changed(tm
         [0.5, 0.5],
     ] or arm.probabilities.tolist() == [[0.25, 0.75], [0.5, 0.5]]
     a, b = model(1.0), model(0.2, seed=4)
-    rows, said = changed_answers(a, b)
+    changed = changed_answers(a, b)
+    rows, said = changed.rows, changed.sentence
     lost, gained = (a.correct & ~b.correct).sum(), (~a.correct & b.correct).sum()
     assert (
         said

@@ -852,12 +852,12 @@ def test_a_day_that_has_passed_counts_in_python_too(docs, monkeypatch, tmp_path)
         report = compare(
             both, accepted=[{"up_to": 0.5, "reason": "ticket", "expires": "2027-03-01"}]
         ).report()
-        assert report.exit["rule"] == rule
+        assert report.exit.rule == rule
         folder = report.save(tmp_path / day)
         monkeypatch.setenv(
             "SOURCE_DATE_EPOCH", str(DAY["before" if day == "after" else "after"])
         )
-        assert verify(folder).report.exit["rule"] == rule
+        assert verify(folder).report.exit.rule == rule
 
 
 def test_a_requirement_is_a_key_of_the_study_file_too(docs, shell):
@@ -913,9 +913,9 @@ def test_a_reason_names_a_candidate_on_a_text_as_one_thing(docs):
         ({"deciding": ["sci"]}, "perplexity regressed for q2 on sci; q4 on sci."),
         ({"accepted": known}, "perplexity regressed for q2 on law, accepted up to 50 %"),
     ):
-        assert report_of(study(arms, Rules(**more))).exit["because"].startswith(said), more
+        assert report_of(study(arms, Rules(**more))).exit.because.startswith(said), more
     one = {key: arm for key, arm in arms.items() if key[0] != "q2"}
-    assert report_of(study(one)).exit["because"].startswith("perplexity regressed on law; sci")
+    assert report_of(study(one)).exit.because.startswith("perplexity regressed on law; sci")
 
 
 def test_slices_go_with_their_metric_and_other_metrics_do_not(docs, shell):

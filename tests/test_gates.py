@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from documents import exit_of, rule_line
 from scipy import stats
 from scipy.signal import lfilter
 from studies import answers, losses
@@ -20,9 +21,7 @@ from invar_nb import Scores, WindowLosses, compare, pair
 from invar_nb.files.losses import write_losses
 from invar_nb.foundations.refuse import UsageError
 from invar_nb.metrics.metric import METRICS
-from invar_nb.report.page import rule_line
 from invar_nb.report.plan import gate_limit, gate_rates, plan_comparison
-from invar_nb.report.exit_code import exit_of
 from invar_nb.statistics.planning import Goal, Pilot, chance_beyond, chance_of_red
 
 TABLE = Path(__file__).parent.parent / "nbs" / "statistics" / "gates.csv"

@@ -1306,7 +1306,8 @@ def test_readme_is_rendered_from_index():
 @pytest.mark.slow
 def test_readme_shows_the_demo(tmp_path):
     "The change and the interval of each edit in the README's picture are those of the evidence that the demo saves."
-    from invar_nb.report.page import cells_of_row
+    from invar_nb.report.document import as_document
+    from invar_nb.report.shown import shown_change
 
     run = subprocess.run(
         [sys.executable, "-m", "invar_nb", "demo", "--out", str(tmp_path / "demo")],
@@ -1316,14 +1317,8 @@ def test_readme_shows_the_demo(tmp_path):
     )
     assert run.returncode in (0, 1), run.stderr[-2000:]
     picture, folder = (ROOT / "nbs" / "images" / "verdicts.svg").read_text(), tmp_path / "demo"
-    rows = {
-        row["key"]["candidate"]: row
-        for row in json.loads((folder / "report.json").read_text())["rows"]
-        if row["role"] == "lead"
-    }
-    shown = [
-        "{change} ({low} to {high})".format(**cells_of_row(row, "")) for row in rows.values()
-    ]
+    document = as_document(json.loads((folder / "report.json").read_text()))
+    shown = [shown_change(row.value).digits for row in document.of_role("lead")]
     nothing(
         [words for words in shown if words not in picture],
         "the README's picture shows another interval",

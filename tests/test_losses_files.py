@@ -27,6 +27,7 @@ from invar_nb.files.losses import (
 )
 from invar_nb.foundations.refuse import ContractError
 from invar_nb.report.build import find_facts
+from invar_nb.report.doubts import find_facts
 
 text = st.text(st.characters(codec="utf-8"), min_size=1, max_size=6)
 
@@ -720,12 +721,15 @@ def test_the_sentence_on_weights_is_made_of_counts_not_read():
         "largest": [{"name": "up"}],
         "digests": {"baseline": a, "candidate": b},
     }
-    said = lambda digest, **more: find_facts(
-        example(provenance={"weights_digest": a}),
-        example(
-            log_loss=[1.0] * 5, provenance={"weights_digest": digest, "weights": known | more}
-        ),
-    )["sentence"]
+    said = lambda digest, **more: (
+        find_facts(
+            example(provenance={"weights_digest": a}),
+            example(
+                log_loss=[1.0] * 5,
+                provenance={"weights_digest": digest, "weights": known | more},
+            ),
+        ).sentence
+    )
     assert said(b) == "The weights differ in 1 of 9 tensors; the largest change is in up."
     assert said(b, state="identical") == "The weights differ.", "the digests say so"
     assert said(a, digests={"baseline": a, "candidate": a}).startswith(

@@ -17,7 +17,7 @@ from invar_nb.files.answers import (
     write_predictions,
 )
 from invar_nb.foundations.refuse import ContractError, nearest
-from invar_nb.report.build import other_scores
+from invar_nb.report.doubts import other_scores
 
 IDS, LABEL, SAID = ["a", "b", "c", "d"], ["yes", "no", "yes", "no"], ["yes", "no", "no", "no"]
 COLUMNS = {"id": IDS, "label": LABEL, "prediction": SAID}
@@ -260,11 +260,9 @@ def test_what_columns_are_taken_for():
             "prob": [1.5] * rows,
         }
     )
-    assert (
-        other_scores(alike)
-        == ["Not read: p0, p1. Probabilities are called p_LABEL, one column for each label."]
-        and other_scores(arm) == []
-    )
+    assert [*other_scores(alike)] == [
+        "Not read: p0, p1. Probabilities are called p_LABEL, one column for each label."
+    ] and not [*other_scores(arm)]
     assert (
         set(predictions_from_columns(columns, slices="doc").slices) == {"language", "doc"}
         and predictions_from_columns(columns, model="other").model == "other"

@@ -6,8 +6,10 @@ import math
 import re
 from itertools import product
 
+import msgspec
 import numpy as np
 import pytest
+from documents import rule_line
 from false_claims import CARRY, DOCUMENTS, LAWS, ROWS, SKEWED, TABLE, draw, fit_rows, simulate
 from studies import answers, arms_of, losses, marks
 from test_families import row_of
@@ -15,8 +17,8 @@ from test_families import row_of
 from invar_nb.arms.pair import pair_arrays
 from invar_nb.comparison.family import RATES, judge_by_holm, rate_if_few, units_for_rate
 from invar_nb.comparison.study import compare, study
-from invar_nb.report.build import find_doubts
-from invar_nb.report.page import rule_line
+from invar_nb.report import build
+from invar_nb.report.doubts import find_doubts
 from invar_nb.statistics.jackknife import jackknife_ratio
 from invar_nb.statistics.proportions import _variance
 
@@ -47,25 +49,21 @@ BROKEN = (
 
 def printed(law, rows, effective, documents=100, **changed):
     "The rate that the rule of a report prints for a study of so many rows and effective units: where all change evenly, or where few do."
-    row = {
-        "role": "lead",
-        "margin": 0.02,
-        "words": {"margin": "2 %"},
-        "value": {
-            "units": "documents",
-            "positive": False,
-            "units_eff": effective,
-            "nu": None,
-            "dof": None,
-            "alarm": None,
-            "level": 0.95,
-            "standard_error": 0.004,
-            "n_units": documents,
-            "method": "jackknife",
-        }
-        | changed,
-    }
-    line = rule_line({"rows": [row] * rows, "looks": None, "rules": {}})
+    document = build.document_of(compare(losses(), margin=0.02))
+    (row,) = document.of_role("lead")
+    value = msgspec.structs.replace(
+        row.value,
+        units="documents",
+        units_eff=effective,
+        nu=None,
+        dof=None,
+        standard_error=0.004,
+        n_units=documents,
+        method="jackknife",
+        **changed,
+    )
+    rows = [msgspec.structs.replace(row, value=value)] * rows
+    line = rule_line(msgspec.structs.replace(document, rows=rows))
     even, _, few = line.partition("; where as few as 2 %")
     found = (
         re.search(r"at most ([\d.]+) of 100|in about ([\d.]+) of 100", even)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import typer
 from commands import shell
+from documents import size_picture
 from studies import (
     STUDIES,
     answers,
@@ -35,6 +36,7 @@ from invar_nb.files.losses import write_losses
 from invar_nb.foundations.refuse import ContractError, UsageError
 from invar_nb.foundations.store import canonical_text, content_digest
 from invar_nb.report.build import arm_files
+from invar_nb.report.document import Document, report_schema
 from invar_nb.report.figures import (
     interval_figure,
     markdown,
@@ -43,10 +45,8 @@ from invar_nb.report.figures import (
     ticks,
     visible,
 )
-from invar_nb.report.pictures import size_picture
-from invar_nb.report.shown import claim_text
-from invar_nb.report.document import Document, report_schema
 from invar_nb.report.report import render, report_of
+from invar_nb.report.shown import claim_text
 from invar_nb.report.verify import verify
 from invar_nb.shell.cli import app
 
@@ -346,7 +346,7 @@ def test_which_rule_gives_the_exit_code(made, rules, rule, code):
     "What a shell reads of each kind; gates are there only where they were asked for."
     report = report_of(compare(made(), **rules))
     (first,) = report.document()["pairs"]
-    assert (report.exit["rule"], report.exit_code) == (rule, code)
+    assert (report.exit.rule, report.exit_code) == (rule, code)
     assert bool(first["gate"]) == ("gate" in rules)
     said, page = (
         str(report).splitlines(),
@@ -356,7 +356,7 @@ def test_which_rule_gives_the_exit_code(made, rules, rule, code):
     assert (
         said[0]
         == (
-            f"Exit code 1: {report.exit['because']} {report.headline}"
+            f"Exit code 1: {report.exit.because} {report.headline}"
             if decides
             else report.headline
         )
@@ -379,9 +379,9 @@ def test_a_pooled_change_is_equivalent_and_a_divergence_small_enough():
         ),
         Rules(pooling="equal"),
     ).report()
-    (row,) = (row for row in report.document()["rows"] if row["role"] == "pooled")
+    (row,) = report.content.of_role("pooled")
     assert (
-        row["claim"] == "equivalent"
+        row.claim == "equivalent"
         and claim_text(row) == "equivalent"
         and "small enough" not in str(report)
     )
@@ -400,11 +400,11 @@ def test_what_is_required_of_parts_and_slices():
         ask("parts", {key: arm for key, arm in arms.items() if key[1] == "law"}),
         ask("parts"),
     )
-    assert (passed.exit_code, failed.exit_code, failed.exit["rule"]) == (0, 1, "gate_failed")
+    assert (passed.exit_code, failed.exit_code, failed.exit.rule) == (0, 1, "gate_failed")
     assert (
-        "1 of 2 parts" in failed.exit["because"]
-        and "news may be worse by 1." in failed.exit["because"]
-        and failed.exit["because"] in str(failed)
+        "1 of 2 parts" in failed.exit.because
+        and "news may be worse by 1." in failed.exit.because
+        and failed.exit.because in str(failed)
     )
     single = study(
         {key: arm for key, arm in arms.items() if key[1] == "law"},
@@ -424,8 +424,8 @@ def test_what_is_required_of_parts_and_slices():
     small = ask("slices", {key: arm for key, arm in languages.items() if key[1] == "law"})
     assert (
         small.exit_code == 1
-        and "1 of 2 slices" in small.exit["because"]
-        and "language es has too few units" in small.exit["because"]
+        and "1 of 2 slices" in small.exit.because
+        and "language es has too few units" in small.exit.because
     )
     everything = ask("all", languages).document()["required"][0]
     assert len(everything["missed"]) >= 3 and "of 6 parts and slices" in everything["because"]
@@ -1119,7 +1119,7 @@ def test_numbers_and_sizes_change_their_form_where_the_longer_one_is_not_shorter
             .report()
             .document()
         )
-        return size_picture(d, d["rankings"][0])
+        return size_picture(d, 0)
 
     assert "[GB]" in of(0.6e9) and "[MB]" in of(0.4e9)
 
@@ -1191,16 +1191,16 @@ def test_files_of_arms_are_short_and_differ_without_case():
 def test_what_exit_0_takes(shift, noise, required, code, rule):
     "A requirement is stricter or milder than the usual rule, and the first line says which one failed."
     report = report_of(compare(losses(shift, noise), required=required))
-    assert (report.exit_code, report.exit["rule"]) == (code, rule), report.exit
+    assert (report.exit_code, report.exit.rule) == (code, rule), report.exit
     first = str(report).splitlines()[0]
     assert first == (
-        f"Exit code 1: {report.exit['because']} {report.headline}"
+        f"Exit code 1: {report.exit.because} {report.headline}"
         if rule == "requirement_missed"
         else report.headline
     )
     assert (
         rule != "requirement_missed"
-        or report.exit["because"]
+        or report.exit.because
         == f"{required.replace('-', ' ')} is required, and was not shown."
     )
 
@@ -1248,15 +1248,16 @@ def test_required_of_slices_is_not_met_by_a_part_that_has_none():
     alone = report_of(
         study(arms_of({"a": whole}), Rules(required="slices", margin={"accuracy": 0.2}))
     )
-    assert (alone.exit_code, both.exit_code) == (0, 1) and "b has no slices" in both.exit[
-        "because"
-    ]
+    assert (alone.exit_code, both.exit_code) == (
+        0,
+        1,
+    ) and "b has no slices" in both.exit.because
     columns = {"kl_divergence": rng.gamma(4, 0.02, 96) * 64, "top1_changed": np.zeros(96)}
     d = study(
         arms_of({"": losses(0.001, 0.01, columns=columns)}),
         Rules(margin={"kl_divergence": 0.01}, required="not-beyond"),
     ).report()
-    assert d.exit["rule"] == "secondary_regressed" and d.exit_code == 1
+    assert d.exit.rule == "secondary_regressed" and d.exit_code == 1
 
 
 def test_the_smallest_is_smaller_than_the_baseline():
@@ -1289,13 +1290,10 @@ def test_a_loss_that_not_beyond_lets_pass_is_said_also_of_a_metric_that_does_not
     assert (
         row["claim"] == "regressed"
         and row["value"]["ci"][0] < row["margin"]
-        and usual.exit["rule"] == "secondary_regressed"
+        and usual.exit.rule == "secondary_regressed"
     )
-    assert mild.exit == {
-        "code": 0,
-        "rule": "no_loss_beyond_shown",
-        "because": "a loss was shown, but none beyond the margin.",
-    }
+    assert (mild.exit.code, mild.exit.rule) == (0, "no_loss_beyond_shown")
+    assert mild.exit.because == "a loss was shown, but none beyond the margin."
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from documents import render_html, render_markdown, summary, summary_markdown
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from studies import recipes
@@ -28,8 +29,6 @@ from invar_nb.comparison.rules import Rules
 from invar_nb.comparison.study import study
 from invar_nb.foundations.refuse import ContractError, PairingError, UsageError
 from invar_nb.foundations.store import canonical_json
-from invar_nb.report.answer import summary, summary_markdown
-from invar_nb.report.page import render_html, render_markdown
 from invar_nb.report.plan import plan_comparison
 from invar_nb.runs import run_all as runner
 from invar_nb.runs.evaluator import (
@@ -691,7 +690,7 @@ def test_several_candidates_are_one_report():
         ) and row.value.interval.width > one_row.value.interval.width
     report = done.report()
     assert (
-        report.exit["rule"] == "primary_regressed"
+        report.exit.rule == "primary_regressed"
         and report.headline.startswith("3 candidates, loss: 1 regressed (adagrad +")
         and "adagrad" in report.document()["rationale"]
     )
@@ -1715,7 +1714,7 @@ def test_a_gain_below_the_margin_is_said_in_the_table_and_beside_its_per_cent_st
     assert (
         muon.claim == "inconclusive"
         and muon.word == "better below margin"
-        and done.report().exit["code"] == 0
+        and done.report().exit.code == 0
     )
     text = str(done)
     assert (

@@ -119,8 +119,8 @@ def test_one_ruined_unit_below_ten_is_named_and_red(n, by, tmp_path):
     assert (
         found.claim == "inconclusive"
         and report.exit_code == 1
-        and report.exit["rule"] == "few_units_decide"
-        and named in report.exit["because"]
+        and report.exit.rule == "few_units_decide"
+        and named in report.exit.because
     ), report.exit
     assert (
         named in found.headline
@@ -162,12 +162,12 @@ def test_one_ruined_document_of_few_is_named_though_windows_are_the_units(n, m, 
     assert (
         found.units == "serial"
         and found.claim == "inconclusive"
-        and report.exit["rule"] == "few_units_decide"
+        and report.exit.rule == "few_units_decide"
         and report.exit_code == 1
     ), report.exit
     assert (
         named in found.headline
-        and named in report.exit["because"]
+        and named in report.exit.because
         and named in found.rationale
         and verify(tmp_path / "r")
     )
@@ -189,9 +189,9 @@ def test_one_ruined_document_of_few_is_named_though_windows_are_the_units(n, m, 
         }
     )
     assert (
-        two.report().exit["rule"] == "few_units_decide"
+        two.report().exit.rule == "few_units_decide"
         and "document 2 lost 4" in two.headline
-        and "bad" in two.report().exit["because"]
+        and "bad" in two.report().exit.because
     )
     known = {"up_to": 9, "reason": "ticket 1", "expires": "2999-01-01"}
     assert compare(pair(a, b), accepted=[known]).report().exit_code == 0
@@ -267,8 +267,8 @@ def test_a_few_ruined_units_are_named_and_red(by, n, hit, named, tmp_path):
     assert (
         found.claim == "inconclusive"
         and report.exit_code == 1
-        and report.exit["rule"] == "few_units_decide"
-        and first in report.exit["because"]
+        and report.exit.rule == "few_units_decide"
+        and first in report.exit.because
     ), (report.exit, found.headline)
     assert (
         first in found.headline
@@ -303,7 +303,7 @@ def test_what_is_no_matter_of_a_few_units_stays_inconclusive(hit, spread):
     assert (
         found.claim == "inconclusive"
         and "alone decide" not in found.headline
-        and found.report().exit["rule"] == "no_regression_shown"
+        and found.report().exit.rule == "no_regression_shown"
     )
 
 
@@ -461,11 +461,9 @@ def test_a_pooled_row_names_the_unit_that_decides_and_its_text(n, pooling, by, t
     assert (
         found.row.role == "pooled"
         and report.exit_code == 1
-        and report.exit["rule"] == "few_units_decide"
+        and report.exit.rule == "few_units_decide"
     )
-    assert (
-        named in found.headline and named in report.exit["because"] and verify(tmp_path / "r")
-    )
+    assert named in found.headline and named in report.exit.because and verify(tmp_path / "r")
 
 
 # --- topics longer than the interval sees ---------------------------------------------------------------------------------------------
@@ -493,7 +491,7 @@ def test_under_an_alarm_nothing_is_claimed(tmp_path):
     report.save(tmp_path / "r")
     assert (
         report.exit_code == 0
-        and report.exit["rule"] == "no_regression_shown"
+        and report.exit.rule == "no_regression_shown"
         and verify(tmp_path / "r")
     )
     assert (

@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from documents import document_of, exit_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests
@@ -62,8 +63,6 @@ from invar_nb.comparison.units import choose_units
 from invar_nb.foundations.refuse import ContractError, PairingError
 from invar_nb.foundations.store import content_digest
 from invar_nb.metrics.metric import Registry
-from invar_nb.report.build import document_of
-from invar_nb.report.exit_code import exit_of
 from invar_nb.statistics.jackknife import jackknife_statistic
 
 MARK = Metric(
@@ -304,8 +303,7 @@ def test_worse_within_the_margin_is_red_only_where_equivalence_is_required(tmp_p
     )
     report = made.report()
     assert (
-        report.document()["claim"] == "worse within margin"
-        and report.exit["rule"] == "not_worse"
+        report.document()["claim"] == "worse within margin" and report.exit.rule == "not_worse"
     )
     report.save(tmp_path / "r")
     assert verify(tmp_path / "r")

@@ -92,7 +92,7 @@ for one in result.rows:
 chosen: list[Row] = list(result.select(candidate="int8", metric="perplexity"))
 report: Report = result.report()
 code: int = report.exit_code
-exit_code: int = int(report.exit["code"])
+exit_code: int = int(report.exit.code)
 saved: Path = report.save("report")
 text: str = str(verify(saved))
 print(result.summary(), result.to_markdown(), text, repr(result))

@@ -107,11 +107,12 @@ def assert_not_worse(
     except ContractError as error:
         raise error.with_traceback(None) from None
     end = result.report().exit
-    because = end["because"][0].upper() + end["because"][1:]
-    because = because.replace("--require not-beyond", 'require="not-beyond"')
-    if end["code"]:
-        raise AssertionError(f"{result.headline} {because}")
-    if end["rule"] == "no_regression_shown":
+    if end.code:
+        reason = f"{end.reason[0].upper()}{end.reason[1:]}"
+        if end.rule == "perhaps_within_margin":
+            reason += ' With require="not-beyond" such a loss passes.'
+        raise AssertionError(f"{result.headline} {reason}")
+    if end.rule == "no_regression_shown":
         warnings.warn(
             f'{result.headline} An inconclusive result passes; require="not-worse" makes it '
             "fail.",

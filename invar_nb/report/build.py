@@ -4,14 +4,14 @@
 
 # %% auto #0
 __all__ = ['SPEAKS_OF', 'NO_FACTS', 'Languages', 'HIDDEN', 'CONVENTIONS', 'OF_FAMILY', 'OF_BOOTSTRAP', 'OF_RUNS_FAMILY',
-           'change_section', 'row_words', 'row_section', 'level_section', 'keeps_limits', 'smallest_that_holds',
-           'ranking_section', 'unpaired_error', 'pairing_sentence', 'alike_sentence', 'alike_section', 'speaks_of',
-           'ignores_documents', 'runs_units', 'units_section', 'passage_sentence', 'ranked_section', 'passage_section',
-           'gate_limit', 'gate_section', 'pair_section', 'counted_languages', 'scored_languages', 'document_names',
-           'language_table', 'part_section', 'file_stem', 'arm_files', 'compared_level', 'detailed_metrics',
-           'arm_section', 'look_sections', 'looks_of_pair', 'looks_section', 'find_conventions', 'data_name',
-           'runs_recipe', 'change_recipe', 'looks_recipe', 'signature_of', 'part_sections', 'ranking_sections',
-           'document_of']
+           'change_section', 'row_words', 'questions_section', 'row_section', 'level_section', 'keeps_limits',
+           'smallest_that_holds', 'ranking_section', 'unpaired_error', 'pairing_sentence', 'alike_sentence',
+           'alike_section', 'speaks_of', 'ignores_documents', 'runs_units', 'units_section', 'passage_sentence',
+           'ranked_section', 'passage_section', 'gate_limit', 'gate_section', 'pair_section', 'counted_languages',
+           'scored_languages', 'document_names', 'language_table', 'part_section', 'file_stem', 'arm_files',
+           'compared_level', 'detailed_metrics', 'arm_section', 'look_sections', 'looks_of_pair', 'looks_section',
+           'find_conventions', 'data_name', 'runs_recipe', 'change_recipe', 'looks_recipe', 'signature_of',
+           'part_sections', 'ranking_sections', 'document_of']
 
 # %% ../../nbs/report/05_build.ipynb #74389758
 import math
@@ -26,6 +26,7 @@ from .. import __version__
 from ..arms.arm import Arm
 from ..arms.pair import Pair
 from ..arms.windows import perplexity
+from ..comparison.claim import QUESTIONS
 from ..comparison.claim_words import few_text, margin_text, span_text
 from invar_nb.comparison.difference import (
     Difference,
@@ -132,6 +133,11 @@ def row_words(row: Row, accepted: str) -> RowWords:
     )
 
 
+def questions_section(p: Mapping[str, float]) -> QuestionsSection:
+    "p-values of what is asked of a row."
+    return QuestionsSection(**{name: p.get(name) for name in QUESTIONS})
+
+
 def row_section(row: Row, accepted: str = "") -> RowSection:
     "A row as plain values."
     spot, about = row.blind_spot, row.about
@@ -143,8 +149,8 @@ def row_section(row: Row, accepted: str = "") -> RowSection:
         role=row.role,
         value=change_section(row.value),
         margin=row.margin,
-        p=QuestionsSection(**row.p),
-        adjusted=QuestionsSection(**row.adjusted),
+        p=questions_section(row.p),
+        adjusted=questions_section(row.adjusted),
         floor=row.floor,
         claim=row.claim,
         alone=row.alone,
@@ -313,7 +319,7 @@ def runs_units(d: Difference) -> UnitsSection:
         ignores_documents=False,
         alike=None,
         pairing=None,
-        words=UnitsWords(),
+        words=UnitsWords(pairing=None, alike=None),
     )
 
 
@@ -568,6 +574,7 @@ def compared_level(study: Study, arm: Arm, name: str, row: Row) -> ArmLevel:
         unit=d.unit,
         value=value,
         ci=tuple(interval) if interval else None,
+        beside=None,
     )
 
 
@@ -831,6 +838,8 @@ def document_of(
         warnings=find_warnings(study, alike),
         conventions=[*dict.fromkeys(find_conventions(study, len(rows) + len(levels)))],
         signature=signature_of(study, version),
+        digest="",
+        environment={},
         **source_fields(study, pairs),
     )
     return as_document(plain(document))

@@ -116,10 +116,10 @@ class ChangeSection(Section):
 class QuestionsSection(Section):
     "p-values of what a family asks of its rows; null: not asked."
 
-    change: float | None = None  # of no change
-    equivalent: float | None = None  # of a change of the margin or more
-    not_worse: float | None = None  # of a loss of the margin or more
-    beyond: float | None = None  # of a change of the margin or less
+    change: float | None  # of no change
+    equivalent: float | None  # of a change of the margin or more
+    not_worse: float | None  # of a loss of the margin or more
+    beyond: float | None  # of a change of the margin or less
 
 
 class BlindSpotSection(Section):
@@ -146,10 +146,10 @@ class RowWords(Section):
     interval: str | None  # null: there is none
     margin: str
     claim: str
-    next_text: str | None = None  # of a pooled row: where the next such text lies
-    accepted: str | None = None  # what the rules say of a loss
-    few_units: str | None = None  # which units alone make a loss
-    blind_spot: str | None = None
+    next_text: str | None  # of a pooled row: where the next such text lies
+    accepted: str | None  # what the rules say of a loss
+    few_units: str | None  # which units alone make a loss
+    blind_spot: str | None
 
 
 class RowSection(Section):
@@ -206,8 +206,8 @@ class AlikeSection(Section):
 class UnitsWords(Section):
     "What sentences say of the units."
 
-    pairing: str | None = None
-    alike: str | None = None
+    pairing: str | None
+    alike: str | None
 
 
 class UnitsSection(Section):
@@ -329,7 +329,7 @@ class ArmLevel(Section):
     unit: str
     value: float | None
     ci: Ends | None
-    beside: str | None = None  # what else is said of the value
+    beside: str | None  # what else is said of the value
 
 
 class DetailSection(Section):
@@ -468,8 +468,8 @@ class Document(Section, dict=True):
     warnings: list[str]
     conventions: list[str]
     signature: str
-    digest: str = ""  # of all but itself and the environment; "" until it is sealed
-    environment: dict[str, Any] = {}
+    digest: str  # of all but itself and the environment; "" until it is sealed
+    environment: dict[str, Any]
 
     @cached_property
     def decided(self) -> Rules:

@@ -94,7 +94,7 @@ def object_bytes(arm: Scores | Translations) -> bytes:
     values = {}
     for entry in fields(arm):
         value = getattr(arm, entry.name)
-        if value or entry.name not in WRITTEN_IF_SET:
+        if entry.name not in WRITTEN_IF_SET or value:
             values[entry.name] = value
     return canonical_json(values).encode()
 

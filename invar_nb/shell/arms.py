@@ -100,7 +100,7 @@ from invar_nb.models.text_plan import (
 from ..models.together import score_together
 from ..models.weights import compare_weights
 from ..readers.recognise import find_source
-from ..report.report import Report, evidence_names
+from ..report.report import Report, evidence_name
 from .options import TYPED, usage
 from .settings import Comparing, Loading, Scoring
 from .terminal import Progress, say
@@ -473,7 +473,7 @@ def _of_report(folder):
                 **{name: arm[name] for name in names},
             )
             for stem, arm in d["arms"].items()
-            if arm["sha256"] and arm["file"] in evidence_names(stem, arm)
+            if arm["sha256"] and arm["file"] == evidence_name(stem, arm["kind"])
         ]
     except (OSError, ValueError, LookupError, RecursionError):
         return []

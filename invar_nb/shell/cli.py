@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['app', 'command', 'compare', 'plan', 'Sharding', 'score', 'merge', 'answer_questions', 'evaluate', 'diff',
-           'find_report', 'verify', 'model_card', 'card', 'export', 'init', 'doctor', 'demo', 'help_of', 'main']
+           'find_report', 'verify', 'card', 'export', 'init', 'doctor', 'demo', 'help_of', 'main']
 
 # %% ../../nbs/shell/09_cli.ipynb #c005
 import json
@@ -14,7 +14,6 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import metadata, resources
@@ -116,18 +115,19 @@ def _saved(report, out, force, journals=()):
 
     report.save(out, force=force, journals=journals)
     _post(report.to_markdown())
-    d, width = report.document(), None  # a pipe or a log gets whole sentences
+    document, width = report.content, None  # a pipe or a log gets whole sentences
     if sys.stdout.isatty():
         width = min(max(shutil.get_terminal_size().columns, 80), 120)
     facts = {"exit_code": report.exit_code, "report": str(out / "report.json")}
-    slices = len({row["key"]["slice"] for row in d["rows"]} - {None})
+    rows = (*document.rows, *document.levels)
+    slices = len({row.key.slice for row in rows} - {None})
     more = [
         f"{n} {what}{'s' * (n > 1)}"
-        for n, what in ((slices, "slice"), (len(d["doubts"] + d["warnings"]), "note"))
+        for n, what in ((slices, "slice"), (len(document.doubts + document.warnings), "note"))
         if n
     ]
-    return d | facts, (
-        f"{summary(d, width)}\nReport: {out / 'report.html'}"
+    return report.document() | facts, (
+        f"{summary(document, width)}\nReport: {out / 'report.html'}"
         f"{' with ' * bool(more)}{' and '.join(more)}\n"
         f"Check:  invar-nb verify {shlex.quote(str(out))}"
     )
@@ -204,12 +204,13 @@ def compare(
         result, journals = compare_all(baseline, candidates, job, out)
     except Unchanged as same:
         return _saved(report_of(same.study), out, force)
-    facts, text = _saved(report_of(result), out, force, journals)
+    report = report_of(result)
+    facts, text = _saved(report, out, force, journals)
     if journals:
         vouch_for(out, baseline, candidates, job)
     if not update_baseline:
         return facts, text
-    if not force and (why := reason_to_keep(result, facts["exit"])):
+    if not force and (why := reason_to_keep(result, report.exit)):
         return facts | {"updated_baseline": None}, (
             f"{text}\nKept: {baseline}, since {why}. To take it all the same, add --force."
         )
@@ -487,12 +488,13 @@ def find_report(
     return path
 
 
-def _document(report):
-    "The content of a report.json whose structure and digest hold."
+def _document(path: Path):  # -> Document
+    "The document of a report.json whose structure and digest hold."
     from invar_nb.report.verify import check_digest, read_report
 
-    check_digest(d := read_report(find_report(report))[1])
-    return d
+    report, content = read_report(find_report(path))
+    check_digest(content)
+    return report.content
 
 # %% ../../nbs/shell/09_cli.ipynb #c010
 @command("verify invar-nb-report")
@@ -524,176 +526,6 @@ def verify(
     }
     return facts, str(result)
 
-# %% ../../nbs/shell/09_cli.ipynb #cardd
-_TASKS = {
-    "losses": "text-generation",
-    "answers": "multiple-choice",
-    "scores": "other",
-    "translations": "translation",
-    "runs": "other",
-}
-
-
-def _arm_of_card(d, candidate):
-    "(name of the arm, how the card calls its model); UsageError."
-    from invar_nb.comparison.headline import model_name
-
-    names = list(dict.fromkeys(row["key"]["candidate"] for row in d["rows"]))
-    same = any(arm["kind"] == "weights" for arm in d["arms"].values())
-    blocked = {
-        row["key"]["candidate"]
-        for row in d["rows"]
-        if row["role"] == "lead" and row["claim"] in ("regressed", "inconclusive")
-    }
-    smallest = [ranking["smallest"] for ranking in d["rankings"] if ranking["smallest"]]
-    good = [name for name in (*smallest, *names) if name not in blocked]
-    o.require(
-        (
-            "a card needs a report with a metric",
-            not names and "none",
-            "The weights are the baseline's and nothing was scored: take the card of the "
-            "baseline's report"
-            if same
-            else "Choose another report",
-        ),
-        (
-            "a card describes one candidate",
-            candidate == "" and len(names) > 1 and ", ".join(names),
-            f"Give --candidate {good[0]}"
-            if good
-            else "Name one with --candidate; none is shown to be as good as the baseline",
-        ),
-        (
-            "--candidate must be in the report",
-            candidate and candidate not in names and repr(candidate),
-            f"Choose from {', '.join(names)}",
-        ),
-    )
-    name = candidate or names[0]
-    model = next(arm["model"] for arm in d["arms"].values() if arm["name"] == name)
-    return name, model_name(model) if name in ("candidate", "baseline") else name
-
-
-def _claim_of_card(row):
-    "The claim of a row, with its margin, or with the units that alone decide it."
-    from invar_nb.report.page import claim_text
-
-    claim, words = claim_text(row), row["words"]
-    if words["claim"] == "equivalent":
-        return f"{claim} within {words['margin']}"
-    if "few units" not in words:
-        return claim
-    return f"{claim}, worse by more than {words['margin']}: {words['few units']}"
-
-
-def _values_of_card(d, name):
-    "(part, metric and its title, value, what makes it checkable) of a candidate's metrics."
-    digits = lambda value: None if value is None else float(f"{value:.4g}")
-    for row in d["rows"]:
-        key, value, level = row["key"], row["value"], row["role"] == "level"
-        known = level and value["value"] is not None or row["role"] in ("lead", "rest")
-        if key["slice"] or not known or key["candidate"] != name:
-            continue
-        low, high = map(digits, value["ci"] or (None, None))
-        ends = {"low": low, "high": high} if value["ci"] else {}
-        if not level:
-            ends = {
-                "baseline": digits(value["baseline"]),
-                "change": row["words"]["change"],
-                "interval": row["words"]["interval"],
-                "level": value["level"],
-                "claim": _claim_of_card(row),
-            }
-        metric = value["metric"]  # perplexity per word and per byte: a type of its own
-        kind = value["title"].replace(" ", "_") if metric == "perplexity" else metric
-        yield (
-            key["part"],
-            (kind, value["title"]),
-            digits(value["value" if level else "candidate"]),
-            ends | {"report": d["digest"]},
-        )
-
-# %% ../../nbs/shell/09_cli.ipynb #cardd2
-def model_card(
-    report,  # a Report, or the content of report.json
-    *,
-    candidate: str = "",  # of several
-    dataset: str = "",  # its name on the card; default: the text's file, or its hash
-    results: bool = False,  # entries of `.eval_results`, for a dataset of the Hub
-) -> str:
-    "The `model-index` block of a report, or its `.eval_results` file, as YAML."
-    from invar_nb.foundations.refuse import refuse
-
-    try:
-        import yaml
-        from huggingface_hub import EvalResult, ModelCardData
-
-        if results:
-            from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
-    except ImportError as error:
-        refuse(
-            "card",
-            f"a card needs {'a newer ' * results}huggingface_hub",
-            str(error),
-            "pip install -U huggingface_hub, in a clone pip install '.[card]'",
-            code="not_installed",
-        )
-    d = report if isinstance(report, Mapping) else report.document()
-    (name, model), parts = _arm_of_card(d, candidate), {p["part"]: p for p in d["parts"]}
-    text_of = {
-        arm["part"]: arm["provenance"]["text_name"]
-        for arm in d["arms"].values()
-        if "text_name" in arm["provenance"]
-    }
-    source = {
-        "source_name": f"invar_nb {d['version']}",
-        "source_url": "https://github.com/invar-nb/invar_nb",
-    }
-    if results:
-        o.require(
-            (
-                "--results needs a dataset on the Hub",
-                not re.fullmatch(r"[\w.-]+/[\w.-]+", dataset) and repr(dataset),
-                "Give --dataset org/name",
-            )
-        )
-        return yaml.safe_dump(
-            eval_result_entries_to_yaml(
-                [
-                    EvalResultEntry(
-                        dataset_id=dataset,
-                        task_id=part or kind,
-                        value=value,
-                        **source,
-                        notes=", ".join(
-                            f"{k} {v}" for k, v in ({"metric": title} | known).items()
-                        ),
-                    )
-                    for part, (kind, title), value, known in _values_of_card(d, name)
-                ]
-            ),
-            sort_keys=False,
-            allow_unicode=True,
-        )
-    found = [
-        EvalResult(
-            task_type=_TASKS[parts[part]["kind"]],
-            dataset_type="other",
-            metric_type=kind,
-            dataset_config=part or None,
-            dataset_name=(f"{dataset} {part}" if dataset else text_of.get(part, part)).strip()
-            or parts[part]["data_id"]
-            or "not recorded",
-            metric_name=title,
-            dataset_args={"hash": parts[part]["data_id"]} if parts[part]["data_id"] else None,
-            metric_value=value,
-            metric_args=known,
-            **source,
-        )
-        for part, (kind, title), value, known in _values_of_card(d, name)
-    ]
-    return f"{ModelCardData(model_name=model, eval_results=found).to_yaml()}\n"
-
 # %% ../../nbs/shell/09_cli.ipynb #cardc
 @command("card invar-nb-report --dataset docs")
 def card(
@@ -720,8 +552,11 @@ def card(
     ] = False,
 ):
     "Write the metrics block of a Hugging Face model card from a report."
-    d = _document(report)
-    block = model_card(d, candidate=candidate, dataset=dataset, results=results)
+    from invar_nb.report.card import model_card
+
+    block = model_card(
+        _document(report), candidate=candidate, dataset=dataset, results=results
+    )
     return {"block": block}, Data(block.rstrip())
 
 # %% ../../nbs/shell/09_cli.ipynb #gatec

@@ -35,7 +35,8 @@ from ..models.questions import plan_candidates
 from ..models.score import control_file, other_batch
 from ..readers.named_columns import usual_direction
 from ..readers.recognise import Reading, read_arms, read_together
-from ..report.build import arm_files, other_scores
+from ..report.build import arm_files
+from ..report.doubts import other_scores
 from ..report.report import Report, report_of
 from ..runs.evaluator import RunsArm
 from ..runs.runs import END_COLUMNS, read_runs

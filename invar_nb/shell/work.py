@@ -245,14 +245,16 @@ def write_baseline(arm, path: Path) -> tuple[dict, str]:
     )
 
 
-def reason_to_keep(result: Study, end: Mapping) -> str:
+def reason_to_keep(result: Study, end: object) -> str:  # the exit of its report
     "Why a candidate does not become the baseline, from its study and exit; '' where it does."
-    if end["rule"] == "not_worse":
+    if end.rule == "not_worse":
         return ""
     name = result.row.key.candidate
     if any(row.key.candidate == name and row.claim == "regressed" for row in result.rows):
         return "the candidate regressed"
-    return end["because"].rstrip(".") if end["code"] == 1 else "the result is inconclusive"
+    if end.code == 1:
+        return end.because.removesuffix(".")
+    return "the result is inconclusive"
 
 
 def check_update(baseline: str, candidates: Collection[str]) -> None:
