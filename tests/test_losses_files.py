@@ -26,7 +26,6 @@ from invar_nb.files.losses import (
     write_losses,
 )
 from invar_nb.foundations.refuse import ContractError
-from invar_nb.report.build import find_facts
 from invar_nb.report.doubts import find_facts
 
 text = st.text(st.characters(codec="utf-8"), min_size=1, max_size=6)

@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['NUMBER', 'WIDTH', 'LEAST_NAME', 'LEAST_NOTE', 'MOST_BYTES', 'BADGE', 'TONES', 'MOST_ROWS', 'padded', 'align',
            'TextColumn', 'change_texts', 'cell_texts', 'text_columns', 'room_for_names', 'fitting_columns',
-           'short_names', 'wrapped_notes', 'text_table', 'wrapped', 'closing_lines', 'summary', 'cut', 'exit_lines',
-           'summary_paragraphs', 'summary_markdown', 'badge_message', 'badge_colour', 'badge', 'result_picture',
-           'result_html']
+           'short_names', 'wrapped_notes', 'line_of', 'is_said', 'text_table', 'wrapped', 'closing_lines', 'summary',
+           'cut', 'exit_lines', 'summary_paragraphs', 'summary_markdown', 'badge_message', 'badge_colour', 'badge',
+           'result_picture', 'result_html']
 
 # %% ../../nbs/report/11_answer.ipynb #ans02
 import re
@@ -181,25 +181,32 @@ def wrapped_notes(columns: Sequence[TextColumn], width: int) -> list[list[str]]:
     return [textwrap.wrap(cell, max(room, LEAST_NOTE)) for cell in note.cells]
 
 
+def line_of(columns: Sequence[TextColumn], i: int) -> str:
+    "A row of a table as a line, or with -1 its heads."
+    return "  ".join(column.padded(i) for column in columns).rstrip()
+
+
+def is_said(columns: Sequence[TextColumn], i: int) -> bool:
+    "Whether a row has something beside its name: its columns may have been left out."
+    return columns[0].is_title[i] or any(column.cells[i].strip() for column in columns[1:])
+
+
 def text_table(table: Table, width: int = WIDTH) -> list[str]:
     "Lines of a table, at most `width` wide unless names of 12 characters are too long."
     columns = fitting_columns(text_columns(table), width)
-    notes = [[] for _ in table.lines]
+    notes: list[list[str]] = [[] for _ in table.lines]
     if columns[-1].column.kind == "note":
         notes = wrapped_notes(columns, width)
-        first_lines = [lines[0] if lines else "" for lines in notes]
-        columns[-1] = replace(columns[-1], cells=first_lines)
+        columns[-1] = replace(columns[-1], cells=[" ".join(note[:1]) for note in notes])
     names = columns[0]
     room = max(room_for_names(columns, width), LEAST_NAME)
     columns[0] = replace(names, cells=short_names(names.cells, room, names.is_title))
     indent = " " * sum(column.width + 2 for column in columns[:-1])
-    lines = ["  ".join(column.padded(-1) for column in columns).rstrip()]
-    for i, line in enumerate(table.lines):
-        cells = [column.cells[i] for column in columns[1:]]
-        if not line.is_title and not "".join(cells).strip():
-            continue  # all that it had to say went with its columns
-        lines.append("  ".join(column.padded(i) for column in columns).rstrip())
-        lines += [indent + text for text in notes[i][1:]]
+    lines = [line_of(columns, -1)]
+    for i, note in enumerate(notes):
+        if is_said(columns, i):
+            lines.append(line_of(columns, i))
+            lines += [indent + text for text in note[1:]]
     return lines
 
 # %% ../../nbs/report/11_answer.ipynb #ans19bn

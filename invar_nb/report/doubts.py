@@ -7,9 +7,10 @@ __all__ = ['VALUES_OF', 'TENSOR', 'MATTERS', 'LAST_DIGITS', 'LOSSY', 'OFTEN', 'R
            'recast_clause', 'same_weights_clause', 'weights_sentence', 'count_identical', 'items_sentence',
            'find_facts', 'recorded', 'copies_sentence', 'setting_lines', 'shift_sentence', 'engine_of',
            'server_sentence', 'cure_of_topics', 'topics_sentence', 'pair_doubts', 'gain_doubt', 'hidden_doubts',
-           'few_units_note', 'smallest_p_note', 'family_notes', 'lines_once', 'copies_of_arms', 'find_doubts',
-           'other_scores', 'cut_off_sentence', 'interval_warnings', 'arm_warnings', 'temperature_warning',
-           'pair_warnings', 'tier_warnings', 'expired_warnings', 'pooled_warnings', 'find_warnings']
+           'few_units_note', 'smallest_p_note', 'rests_on_spread', 'family_notes', 'lines_once', 'copies_of_arms',
+           'find_doubts', 'other_scores', 'cut_off_sentence', 'interval_warnings', 'arm_warnings',
+           'temperature_warning', 'pair_warnings', 'tier_warnings', 'expired_warnings', 'pooled_warnings',
+           'find_warnings']
 
 # %% ../../nbs/report/04_doubts.ipynb #dbt02
 import math
@@ -56,10 +57,9 @@ def weights_between(baseline: Arm, candidate: Arm) -> Mapping:
     if None in digests.values():
         return {"state": "unknown", "settings": ()}
     has_one_digest = digests["baseline"] == digests["candidate"]
-    recorded_weights = candidate.provenance.get("weights")  # of these two models, or others
-    if recorded_weights and recorded_weights["digests"] == digests:
-        if (recorded_weights["state"] == "identical") == has_one_digest:
-            return recorded_weights
+    weights = candidate.provenance.get("weights") or {"digests": None}  # of two other models?
+    if weights["digests"] == digests and (weights["state"] == "identical") == has_one_digest:
+        return weights
     return {"state": "identical" if has_one_digest else "different", "settings": ()}
 
 
@@ -190,7 +190,8 @@ def copies_sentence(pair: Pair, units: Units) -> str:
         alike = f" in tokens and losses, up to {order}the rounding of another batch"
     return (
         f"{n:,} of {units.n_units + n:,} {nouns} are copies of others{alike}, as {copy} of "
-        f"{original}. Copies count as one: {counted(units.n_units, noun_of(units.name))} differ."
+        f"{original}. Copies count as one: {counted(units.n_units, noun_of(units.name))} "
+        "differ."
     )
 
 # %% ../../nbs/report/04_doubts.ipynb #91adae14
@@ -345,15 +346,17 @@ def smallest_p_note(values: Sequence[Difference], alpha: float) -> str:
     )
 
 
+def rests_on_spread(row: Row) -> bool:
+    "Whether a claim of a family rests on the spread of units that may be exchanged."
+    d = row.value
+    return bool(row.p) and d.units in EXCHANGEABLE and d.method != "tango"
+
+
 def family_notes(study: Study, *, of_leading: bool) -> Iterator[str]:
     "What few units do to claims that rest on a family: of the rows that decide, or the rest."
     alpha, leading = round(1 - study.rules.level, 12), study.leading
     rows = leading if of_leading else [row for row in study.rows if row not in leading]
-    values = [
-        row.value
-        for row in rows
-        if row.p and row.value.units in EXCHANGEABLE and row.value.method != "tango"
-    ]
+    values = [row.value for row in rows if rests_on_spread(row)]
     if len(values) < 2:
         return
     has_one_candidate = len({row.key.candidate for row in leading}) == 1

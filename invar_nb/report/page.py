@@ -21,12 +21,10 @@ def render_page(layout: str, title: str, *, html: bool, **values: object) -> str
     "One self-contained page, no script, no network."
     kind = "html" if html else "md"
     template = environment(html).get_template(f"page.{kind}.j2")
-    text = template.render(layout=f"{layout}.j2", title=title, **values)
+    text = template.render(layout=f"{layout}.j2", title=title, **values).strip()
     if html:
-        text = re.sub(r"\n\s*\n", "\n", text)
-    else:
-        text = re.sub(r"\n{3,}", "\n\n", text)
-    return f"{text.strip()}\n"
+        return re.sub(r"\n\s*\n", "\n", text) + "\n"
+    return re.sub(r"\n{3,}", "\n\n", text) + "\n"
 
 # %% ../../nbs/report/10_page.ipynb #c0ffee20
 MOST_PAIRS = 12  # whose details a comment shows

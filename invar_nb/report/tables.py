@@ -6,15 +6,15 @@
 __all__ = ['Cell', 'WIDEST', 'BESIDE', 'BESIDE_TITLES', 'MOST_OTHERS', 'COLUMNS', 'OF_CHANGES', 'RESTS', 'NOT_OF_ORIGIN',
            'LOOK_HEADS', 'Column', 'Line', 'Table', 'facts_table', 'AnswerLine', 'answer_columns', 'change_line',
            'title_line', 'Entry', 'named_lines', 'level_line', 'slice_lines', 'levels_lines', 'beside_cells',
-           'lead_lines', 'titled', 'ranked_lines', 'compares_one_pair', 'is_beside', 'other_rows', 'changes_lines',
-           'answer_lines', 'answer_rows', 'levels_text', 'change_head', 'with_units', 'claim_rank', 'answer_table',
-           'matrix_cell', 'candidates_by_size', 'matrix', 'compact_table', 'changes_table', 'noise_table', 'Group',
-           'row_groups', 'best_text', 'ranking_heads', 'ranking_row', 'ranking_table', 'level_cell',
-           'part_levels_table', 'slice_levels_table', 'arms_levels_table', 'level_tables', 'blind_spot_sentence',
-           'fallback_text', 'rests_rows', 'is_alike', 'rests_in_common', 'rests_by_pair', 'gate_word', 'gate_table',
-           'brief', 'origin_rows', 'differs', 'origins_that_differ', 'origins_in_common', 'pooled_table', 'looks_table',
-           'design_table', 'passage_cells', 'passage_tables', 'ChangedAnswers', 'changed_answers', 'dataset_table',
-           'language_table']
+           'lead_lines', 'titled', 'ranked_lines', 'compares_one_pair', 'is_beside', 'other_rows', 'about',
+           'deciding_lines', 'other_lines', 'answer_lines', 'answer_rows', 'levels_text', 'change_head', 'with_units',
+           'claim_rank', 'answer_table', 'matrix_cell', 'candidates_by_size', 'matrix_columns', 'matrix_ranks',
+           'matrix', 'compact_table', 'changes_table', 'noise_table', 'Group', 'row_groups', 'best_text',
+           'ranking_heads', 'ranking_row', 'ranking_table', 'level_cell', 'part_levels_table', 'slice_levels_table',
+           'arms_levels_table', 'level_tables', 'blind_spot_sentence', 'fallback_text', 'rests_rows', 'is_alike',
+           'rests_in_common', 'rests_by_pair', 'gate_word', 'gate_table', 'brief', 'origin_rows', 'differs',
+           'origins_that_differ', 'origins_in_common', 'pooled_table', 'looks_table', 'design_table', 'passage_cells',
+           'passage_tables', 'ChangedAnswers', 'changed_answers', 'dataset_table', 'language_table']
 
 # %% ../../nbs/report/09_tables.ipynb #tab02
 import re
@@ -353,32 +353,31 @@ def other_rows(document: Document) -> tuple[list[RowSection], int]:
     return rows[:most], max(len(rows) - most, 0) + n_unseen
 
 
-def changes_lines(document: Document) -> Iterator[AnswerLine]:
-    "The rows that decide, and those that stand beside them."
+def about(document: Document, row: RowSection) -> str:
+    "What a row is about: of the only candidate its part and slice."
+    return subject_of(row.key) if compares_one_pair(document) else label_of(row.key)
+
+
+def deciding_lines(document: Document) -> Iterator[AnswerLine]:
+    "The rows that decide: ranked, or each with its name, and its metric where they differ."
     lines, leads = lead_lines(document), document.of_role("pooled", "lead")
-    is_one_pair = compares_one_pair(document)
-    has_one_title = len({row.value.title for row in leads}) == 1
-
-    def about(row: RowSection) -> str:
-        return subject_of(row.key) if is_one_pair else label_of(row.key)
-
     if document.rankings:
         for ranking in document.rankings:
             yield from ranked_lines(document, ranking, lines)
-    elif has_one_title and not is_one_pair:
-        for row in leads:
-            line = lines[row.key.candidate, row.key.part]
-            yield replace(line, name=label_of(row.key))
+        return
+    has_one_title = len({row.value.title for row in leads}) == 1
+    entries = []
+    for row in leads:
+        line = lines[row.key.candidate, row.key.part]
+        entries.append(Entry(about=about(document, row), title=row.value.title, line=line))
+    if has_one_title and not compares_one_pair(document):
+        yield from (replace(entry.line, name=entry.about) for entry in entries)
     else:
-        entries = [
-            Entry(
-                about=about(row),
-                title=row.value.title,
-                line=lines[row.key.candidate, row.key.part],
-            )
-            for row in leads
-        ]
         yield from named_lines(entries)
+
+
+def other_lines(document: Document) -> Iterator[AnswerLine]:
+    "The rows beside those that decide, and how many more there are."
     rows, n_hidden = other_rows(document)
     entries = []
     for row in rows:
@@ -386,7 +385,7 @@ def changes_lines(document: Document) -> Iterator[AnswerLine]:
         if document.rankings:
             line = replace(line, before="")
         title = BESIDE_TITLES.get(row.value.metric, row.value.title)
-        entries.append(Entry(about=about(row), title=title, line=line))
+        entries.append(Entry(about=about(document, row), title=title, line=line))
     yield from named_lines(entries)
     if n_hidden:
         yield title_line(f"and {n_hidden} more in the report")
@@ -396,7 +395,7 @@ def answer_lines(document: Document) -> list[AnswerLine]:
     "The rows of the answer; of arms alone their levels."
     if not document.pairs:
         return levels_lines(document)
-    return [*changes_lines(document)]
+    return [*deciding_lines(document), *other_lines(document)]
 
 
 def answer_rows(document: Document) -> list[RowSection]:
@@ -483,33 +482,48 @@ def candidates_by_size(document: Document) -> list[str]:
     return sorted(names, key=lambda name: (-(sizes.get(name) or 0), place(name)))
 
 
+def matrix_columns(document: Document, names: Sequence[str]) -> Iterator[list[str]]:
+    "Names, sizes where they are known, and of each part the cells of its candidates."
+    first = document.rankings[0]
+    yield ["", BASELINE, *names]
+    if first.size_unit:
+        head = "size" if first.size_unit == "bytes" else first.size_unit
+        sizes = [
+            size_cell(first.sizes.get(name), first.size_unit) for name in (BASELINE, *names)
+        ]
+        yield [head, *sizes]
+    for ranking in document.rankings:
+        row_of = {
+            row.key.candidate: row
+            for row in document.of_role("pooled", "lead")
+            if row.key.part == ranking.part
+        }
+        last = [*row_of.values()][-1]
+        level = shown_levels(last.value)[0]
+        cells = [matrix_cell(row_of.get(name)) for name in names]
+        yield [titled(ranking.part, last), level, *cells]
+
+
+def matrix_ranks(document: Document) -> dict[str, int]:
+    "Name of a candidate or a part -> how early it has to be shown: by its worst claim."
+    ranks: dict[str, int] = {}
+    for row in document.of_role("pooled", "lead"):
+        rank = WORST_FIRST.index(row.claim) if row.claim in WORST_FIRST else 1
+        for side in (row.key.candidate, titled(row.key.part, row)):
+            ranks[side] = min(rank, ranks.get(side, rank))
+    return ranks
+
+
 def matrix(document: Document) -> Table:
     "Several candidates on several parts, the longer side downwards."
-    rows = {
-        (row.key.candidate, row.key.part): row for row in document.of_role("pooled", "lead")
-    }
-    parts = [ranking.part for ranking in document.rankings]
-    one_of = {row.key.part: row for row in rows.values()}  # any row of each part
-    unit, sizes = document.rankings[0].size_unit, document.rankings[0].sizes
-    names = candidates_by_size(document)
-    grid = [["", BASELINE, *names]]
-    if unit:
-        head = "size" if unit == "bytes" else unit
-        grid.append([head, *(size_cell(sizes.get(name), unit) for name in (BASELINE, *names))])
-    for part in parts:
-        head, level = titled(part, one_of[part]), shown_levels(one_of[part].value)[0]
-        grid.append([head, level, *(matrix_cell(rows.get((name, part))) for name in names)])
-    rank_of = {}
-    for (name, part), row in rows.items():
-        for side in (name, titled(part, row)):
-            rank = WORST_FIRST.index(row.claim) if row.claim in WORST_FIRST else 1
-            rank_of[side] = min(rank, rank_of.get(side, len(WORST_FIRST)))
-    if len(parts) <= len(names):
-        grid = [[*column] for column in zip(*grid, strict=True)]
-    heads, *cells = grid
+    names, ranks = candidates_by_size(document), matrix_ranks(document)
+    grid = [*matrix_columns(document, names)]
+    if len(document.rankings) <= len(names):
+        grid = [[*row] for row in zip(*grid, strict=True)]
+    heads, *rows = grid
     return Table(
         columns=[Column(head=head) for head in heads],
-        lines=[Line(cells=row, rank=rank_of.get(row[0], -1)) for row in cells],
+        lines=[Line(cells=row, rank=ranks.get(row[0], -1)) for row in rows],
     )
 
 
@@ -772,8 +786,10 @@ def gate_table(document: Document) -> Table:
         name = f"gate: {label}" if label else "gate"
         observed = f"upper end {gate.observed:.4f}, limit {gate.limit}: {gate_word(gate)}"
         rows.append([name, observed])
-    for required in document.required:
-        rows.append(["required", f"{required.because} {gate_word(required).capitalize()}."])
+    rows += [
+        ["required", f"{required.because} {gate_word(required).capitalize()}."]
+        for required in document.required
+    ]
     return facts_table(rows)
 
 # %% ../../nbs/report/09_tables.ipynb #splitorig1

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['NOT_COVERED', 'OF_DIGESTS', 'FAMILY', 'ANSWER', 'Plain', 'WORDS', 'UNLIKE', 'check_evidence_name', 'read_arm',
-           'read_evidence', 'metric_names', 'comparable', 'check_metrics', 'left_out', 'without_words', 'kept_rules',
+           'read_evidence', 'left_out', 'metric_names', 'comparable', 'check_metrics', 'without_words', 'kept_rules',
            'compute_again', 'read_report', 'check_digest', 'check_names', 'check_page', 'check_pages', 'other_files',
            'Verification', 'as_float', 'with_floats', 'check_numbers', 'not_covered_lines', 'verify']
 
@@ -127,6 +127,21 @@ ANSWER = (
 Plain = dict[str, Any]  # a document as report.json holds it
 
 
+def left_out(value: object, paths: Collection[list[str]]) -> object:
+    "A copy without what stands at these paths of names, in which * is each item."
+    if isinstance(value, list):
+        inner = [path[1:] for path in paths if path[0] == "*"]
+        return [left_out(item, inner) for item in value]
+    if not isinstance(value, dict):
+        return value
+    kept = {}
+    for name, item in value.items():
+        inner = [path[1:] for path in paths if path[0] in ("*", name)]
+        if [] not in inner:
+            kept[name] = left_out(item, inner)
+    return kept
+
+
 def metric_names(document: Document) -> set[str]:
     "Every metric that a document speaks of."
     names = {row.key.metric for row in (*document.rows, *document.levels)}
@@ -147,15 +162,19 @@ def comparable(d: Plain, without: Collection[str] = ()) -> Plain:
     def keep(named: Plain) -> Plain:
         return {name: part for name, part in named.items() if name not in without}
 
-    rows = [row for row in d["rows"] if row["key"]["metric"] not in without]
+    def keep_rows(rows: list[Plain], family: Collection[str]) -> list[Plain]:
+        kept = [row for row in rows if row["key"]["metric"] not in without]
+        return [left_out(row, [[name] for name in family]) for row in kept]
+
+    arms = {
+        stem: {**arm, "levels": keep(arm["levels"]), "details": keep(arm["details"])}
+        for stem, arm in d["arms"].items()
+    }
     return d | {
-        "rows": [{k: v for k, v in row.items() if k not in FAMILY} for row in rows],
-        "levels": [level for level in d["levels"] if level["key"]["metric"] not in without],
+        "rows": keep_rows(d["rows"], FAMILY),
+        "levels": keep_rows(d["levels"], ()),
         "pairs": [{**pair, "missing": keep(pair["missing"])} for pair in d["pairs"]],
-        "arms": {
-            stem: {**arm, "levels": keep(arm["levels"]), "details": keep(arm["details"])}
-            for stem, arm in d["arms"].items()
-        },
+        "arms": arms,
     }
 
 
@@ -223,21 +242,6 @@ WORDS = (  # where a document holds sentences and titles; * is each item
     "arms.*.levels.*.beside",
     "arms.*.levels.*.title",
 )
-
-
-def left_out(value: object, paths: Collection[list[str]]) -> object:
-    "A copy without what stands at these paths of names, in which * is each item."
-    if isinstance(value, list):
-        inner = [path[1:] for path in paths if path[0] == "*"]
-        return [left_out(item, inner) for item in value]
-    if not isinstance(value, dict):
-        return value
-    kept = {}
-    for name, item in value.items():
-        inner = [path[1:] for path in paths if path[0] in ("*", name)]
-        if [] not in inner:
-            kept[name] = left_out(item, inner)
-    return kept
 
 
 def without_words(d: dict) -> dict:

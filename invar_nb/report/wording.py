@@ -10,11 +10,11 @@ __all__ = ['EXIT_FIRST', 'LOSSES', 'METHODS', 'NOISY_SETTINGS', 'EXPLAINED', 'ex
            'no_margin_sentence', 'is_loss', 'of_mean_sentences', 'pairing_sentence', 'levels_rest_line',
            'rests_sentences', 'rests_line', 'ignored_line', 'dof_of', 'discordance_of', 'chance_to_find',
            'smallest_found', 'bears_claim', 'has_known_rates', 'rate_text', 'Laws', 'laws_of', 'rates_of_one',
-           'rates_of_several', 'rule_line', 'unmeasured_line', 'own_metrics', 'blind_line', 'found_sentence',
-           'settings_text', 'noise_lines', 'weights_lines', 'looks_line', 'exit_needs_words', 'exit_note',
-           'first_failed', 'required_lines', 'passages_of', 'passage_lines', 'Note', 'next_note', 'next_line',
-           'accept_sentence', 'exit_is_told', 'fact_lines', 'setting_details', 'leading_family', 'families_text',
-           'ranking_lines']
+           'rates_of_several', 'rule_clause', 'may_err', 'rule_line', 'unmeasured_line', 'own_metrics', 'blind_line',
+           'found_sentence', 'settings_text', 'noise_lines', 'weights_lines', 'looks_line', 'exit_needs_words',
+           'exit_note', 'first_failed', 'required_lines', 'passages_of', 'passage_lines', 'Note', 'next_note',
+           'next_line', 'accept_sentence', 'exit_is_told', 'fact_lines', 'setting_details', 'leading_family',
+           'families_text', 'ranking_lines']
 
 # %% ../../nbs/report/08_wording.ipynb #wrd02
 import re
@@ -285,8 +285,8 @@ def of_mean_sentences(document: Document) -> Iterator[str]:
         return
     name, mean = next(iter(large.items()))
     yield (
-        f"2 % of {name} is {0.02 * mean:.2g}; of a loss in nats 0.02 is 2 % of the perplexity, "
-        f"on its log scale: --margin {name}={2 / mean:.2g}%."
+        f"2 % of {name} is {0.02 * mean:.2g}; of a loss in nats 0.02 is 2 % of the "
+        f"perplexity, on its log scale: --margin {name}={2 / mean:.2g}%."
     )
 
 
@@ -457,20 +457,28 @@ def rates_of_several(rows: Sequence[RowSection], laws: Laws | None) -> str:
     return f"{capitalised(laws.even)}, {clause}; {laws.few}, {rate_text(values, alpha)} do."
 
 
-def rule_line(document: Document) -> str:
-    "The rule and how often it errs; '' where nothing can be claimed."
-    leads = [
-        row
-        for row in document.leads
-        if row.value.units != "seeds" and not row.value.positive and bears_claim(row.value)
-    ]
-    if not leads or document.looks:
-        return ""
+def rule_clause(document: Document, leads: Sequence[RowSection]) -> str:
+    "The confidence of the intervals, and the margin."
     levels = {confidence_text(row.value.level, 4) for row in leads}
     margins = {row.words.margin for row in leads if row.margin > 0}
-    rule = f"Rule: {' or '.join(sorted(levels))} % intervals"
+    clause = f"Rule: {' or '.join(sorted(levels))} % intervals"
     if margins:
-        rule += f", margin {' or '.join(sorted(margins))}"
+        clause += f", margin {' or '.join(sorted(margins))}"
+    return clause
+
+
+def may_err(row: RowSection) -> bool:
+    "Whether something may be claimed of a row by its interval on both sides."
+    value = row.value
+    return value.units != "seeds" and not value.positive and bears_claim(value)
+
+
+def rule_line(document: Document) -> str:
+    "The rule and how often it errs; '' where nothing can be claimed."
+    leads = [row for row in document.leads if may_err(row)]
+    if not leads or document.looks:
+        return ""
+    rule = rule_clause(document, leads)
     if document.decided.method != "jackknife":
         return f"{rule}."
     if len(leads) > 1:
@@ -583,8 +591,9 @@ def noise_lines(document: Document) -> list[str]:
         is_below = abs(lead.value.delta) <= lead.floor
         lines.append(
             f"The baseline scored twice ({settings}): {value.title} {control.words.change} "
-            f"({confidence_text(value.level)} % CI {control.words.interval or '-'}). The change "
-            f"made by the edit is {'below' if is_below else 'larger than'} this numerical noise."
+            f"({confidence_text(value.level)} % CI {control.words.interval or '-'}). The "
+            f"change made by the edit is {'below' if is_below else 'larger than'} this "
+            "numerical noise."
         )
     return lines
 
@@ -629,7 +638,7 @@ def exit_needs_words(document: Document) -> bool:
 
 
 def exit_note(document: Document, *, in_shell: bool) -> str:
-    "Why the exit code is what it is, and what would have been found; '' where no words need be."
+    "Why the exit code is what it is, and what would have been found; '' where it is clear."
     if not exit_needs_words(document):
         return ""
     sentence = exit_sentence(document)
@@ -778,8 +787,8 @@ def families_text(document: Document) -> str:
         return " ".join(filter(None, (text, level_sentence(document))))
     if document.looks:
         return (
-            "The deciding change is judged by its repeated intervals, which hold together at all "
-            "looks."
+            "The deciding change is judged by its repeated intervals, which hold together at "
+            "all looks."
         )
     others = "All other metrics and slices are"
     if document.of_role("pooled"):
