@@ -9,7 +9,7 @@ __all__ = ['COLOURS', 'UNSEEN', 'visible', 'markdown', 'show', 'percent', 'markd
 # %% ../../nbs/report/00_figures.ipynb #9e5df161
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
 from ..foundations.interval import reach_of
@@ -177,55 +177,100 @@ def _axis(values, start, stop):
     return low, high, lambda value: start + (value - low) * (stop - start) / (high - low)
 
 
-def _panel(forest: Mapping, start: float) -> tuple[list, float]:
+class _Panel:
+    "One axis with its bars, drawn from a height on."
+
+    def __init__(self, forest: Mapping, start: float):
+        self.forest = forest
+        self.start = start
+        self.top = start + 22
+        self.bottom = start + 30 + 42 * len(forest["bars"])
+        self.reach = reach_of(forest["bars"], forest["margin"]) if forest["zero"] else math.inf
+        self.left, self.right, self.x = _axis(self._ends(), 14, 406)
+
+    def _ends(self) -> list[float]:
+        "What the axis has to reach."
+        forest = self.forest
+        ends = [0.0] if forest["zero"] else []
+        ends += forest["margin"] or ()
+        for bar in forest["bars"]:
+            ends += [self.inside(value) for value in bar[1:4] if value is not None]
+        if forest["limit"] is not None:
+            ends.append(forest["limit"])
+        return ends
+
+    def inside(self, value: float) -> float:
+        "A value, or the end of the axis where it lies beyond."
+        return min(max(value, -self.reach), self.reach)
+
+    def background(self) -> list[dict]:
+        "What 0 means, and the limit of a gate."
+        marks = []
+        if self.forest["zero"]:
+            marks.append(_text(self.x(0), self.start + 14, self.forest["zero"]))
+        if self.forest["limit"] is not None:
+            limit = self.x(self.forest["limit"])
+            marks.append(_line(limit, self.top, limit, self.bottom, "worse", dash="5 4"))
+        return marks
+
+    def behind(self, y: float) -> list[dict]:
+        "The margin and the line of no change behind a bar."
+        marks = []
+        if margin := self.forest["margin"]:
+            low, high = self.x(margin[0]), self.x(margin[1])
+            marks.append(_box(low, y - 9, high - low, 18))
+        if self.forest["zero"]:
+            marks.append(_line(self.x(0), y - 9, self.x(0), y + 9, "soft", 1))
+        return marks
+
+    def end(self, value: float, y: float, colour: str) -> list[dict]:
+        "The end of an interval: a stroke, or an arrow where it lies beyond the axis."
+        at, toward = self.x(self.inside(value)), math.copysign(6, value)
+        if self.inside(value) == value:
+            return [_line(at, y - 6, at, y + 6, colour, 2)]
+        return [_line(at - toward, y + dy, at, y, colour, 2) for dy in (-6, 6)]
+
+    def bar(self, i: int) -> list[dict]:
+        "A bar with its name and its numbers above it."
+        label, estimate, low, high, claim = self.forest["bars"][i]
+        y, colour = self.top + 42 * i + 32, _CLAIMS.get(claim, "ink")
+        marks = self.behind(y)
+        marks.append(_text(14, y - 13, label, "start", colour, True))
+        low_x, high_x = self.x(self.inside(low)), self.x(self.inside(high))
+        marks.append(_line(low_x, y, high_x, y, colour, 4))
+        if self.forest["words"]:
+            marks.append(_text(406, y - 13, self.forest["words"][i], "end", colour))
+        marks += self.end(low, y, colour) + self.end(high, y, colour)
+        if estimate is not None and self.inside(estimate) == estimate:
+            marks.append(_dot(self.x(estimate), y, 5, colour))
+        return marks
+
+    def axis(self) -> list[dict]:
+        "The axis with its label and ticks."
+        bottom = self.bottom
+        marks = [
+            _line(14, bottom, 406, bottom, "soft", 1),
+            _text(210, bottom + 36, self.forest["axis"]),
+        ]
+        for tick in ticks(self.left, self.right):
+            name = f"{tick:+g}" if tick and self.forest["zero"] else f"{tick:g}"
+            inset = 4 * len(name)  # half its width: the whole label stays in the picture
+            at = min(max(self.x(tick), inset), 420 - inset)
+            marks.append(_line(self.x(tick), bottom, self.x(tick), bottom + 4, "soft", 1))
+            marks.append(_text(at, bottom + 18, name))
+        return marks
+
+
+def _panel(forest: Mapping, start: float) -> tuple[list[dict], float]:
     "The marks of one axis with its bars, from this height on, and the height below them."
-    bars, margin, limit, zero = (forest[name] for name in ("bars", "margin", "limit", "zero"))
-    reach = reach_of(bars, margin) if zero else math.inf
-    inside = lambda value: min(max(value, -reach), reach)
-    ends = [
-        *[0.0] * bool(zero),
-        *(margin or ()),
-        *(inside(v) for bar in bars for v in bar[1:4] if v is not None),
-    ]
-    left, right, x = _axis(ends if limit is None else [*ends, limit], 14, 406)
-    top, bottom = start + 22, start + 30 + 42 * len(bars)
-    marks = [_text(x(0), start + 14, zero)] * bool(zero)
-    if limit is not None:
-        marks.append(_line(x(limit), top, x(limit), bottom, "worse", dash="5 4"))
-    for i, (label, estimate, low, high, claim) in enumerate(bars):
-        y, colour = top + 42 * i + 32, _CLAIMS.get(claim, "ink")
-        if margin:
-            marks.append(_box(x(margin[0]), y - 9, x(margin[1]) - x(margin[0]), 18))
-        if zero:
-            marks.append(_line(x(0), y - 9, x(0), y + 9, "soft", 1))
-        marks += [
-            _text(14, y - 13, label, "start", colour, True),
-            _line(x(inside(low)), y, x(inside(high)), y, colour, 4),
-        ]
-        if forest["words"]:
-            marks.append(_text(406, y - 13, forest["words"][i], "end", colour))
-        for end in (low, high):
-            at, toward = x(inside(end)), math.copysign(6, end)
-            if inside(end) == end:
-                marks.append(_line(at, y - 6, at, y + 6, colour, 2))
-            else:
-                marks += [_line(at - toward, y + dy, at, y, colour, 2) for dy in (-6, 6)]
-        if estimate is not None and inside(estimate) == estimate:
-            marks.append(_dot(x(estimate), y, 5, colour))
-    marks += [
-        _line(14, bottom, 406, bottom, "soft", 1),
-        _text(210, bottom + 36, forest["axis"]),
-    ]
-    for t in ticks(left, right):
-        name = f"{t:+g}" if t and zero else f"{t:g}"
-        inset = 4 * len(name)  # half its width: the whole label stays in the picture
-        marks += [
-            _line(x(t), bottom, x(t), bottom + 4, "soft", 1),
-            _text(min(max(x(t), inset), 420 - inset), bottom + 18, name),
-        ]
-    if not (note := forest["note"]):
-        return marks, bottom + 44
-    return [*marks, _text(210, bottom + 54, note)], bottom + 62
+    panel = _Panel(forest, start)
+    marks = panel.background()
+    for i in range(len(forest["bars"])):
+        marks += panel.bar(i)
+    marks += panel.axis()
+    if not forest["note"]:
+        return marks, panel.bottom + 44
+    return [*marks, _text(210, panel.bottom + 54, forest["note"])], panel.bottom + 62
 
 # %% ../../nbs/report/00_figures.ipynb #ivfig1
 def interval_figure(
@@ -274,6 +319,22 @@ def _grid(values, x, x2, y, names="{:g}".format):
     ]
 
 
+def _groups(values: Sequence[float], most: int) -> list[Sequence[float]]:
+    "Neighbours together, so that there are at most so many groups."
+    n, groups = len(values), min(len(values), most)
+    at = [round(i * n / groups) for i in range(groups + 1)]
+    return [values[start:stop] for start, stop in zip(at[:-1], at[1:], strict=True)]
+
+
+def _stem(x: float, part: Sequence[float], mean: float, y: Callable, width: float) -> list:
+    "The mean of neighbouring windows, with their range behind."
+    colour = "worse" if mean > 0 else "better"
+    return [
+        _line(x, y(max(part)), x, y(min(part)), "rule", 1),
+        _line(x, y(0), x, y(mean), colour, width),
+    ]
+
+
 def changes_figure(
     values: Sequence[float],  # of windows in text order, or of documents; shape (n,)
     mean: float,
@@ -283,29 +344,22 @@ def changes_figure(
     axis: str = "",  # what is drawn upwards, with its unit
 ) -> Picture:
     "Change of every window in the order of the text, or of documents in rising order."
-    noun, most = (
-        ("windows in text order", 120)
-        if ends is None
-        else ("documents, smallest change first", 150)
-    )
-    values = [float(x) for x in values] if ends is None else sorted(map(float, values))
-    n, groups = len(values), min(len(values), most)
-    at = [round(i * n / groups) for i in range(groups + 1)]
-    parts = [values[a:b] for a, b in zip(at[:-1], at[1:], strict=True)]
+    noun, most, values = "windows in text order", 120, [float(x) for x in values]
+    if ends is not None:
+        noun, most, values = "documents, smallest change first", 150, sorted(values)
+    parts = _groups(values, most)
     means = [math.fsum(part) / len(part) for part in parts]
     low, high, y = _axis([0.0, *(values if ends is None else (*means, *ends))], 160, 10)
     marks = _grid(ticks(low, high, 4), 46, 410, y)
     if ends:
         marks.insert(0, _box(46, y(ends[1]), 364, max(y(ends[0]) - y(ends[1]), 1)))
+    width = max(1, min(5, 250 / len(parts)))
     for i, (part, level) in enumerate(zip(parts, means, strict=True)):
-        x, colour = 46 + (i + 0.5) * 364 / groups, "worse" if level > 0 else "better"
+        x = 46 + (i + 0.5) * 364 / len(parts)
         if ends:
-            marks.append(_dot(x, y(level), 2, colour))
+            marks.append(_dot(x, y(level), 2, "worse" if level > 0 else "better"))
         else:
-            marks += [
-                _line(x, y(max(part)), x, y(min(part)), "rule", 1),
-                _line(x, y(0), x, y(level), colour, max(1, min(5, 250 / groups))),
-            ]
+            marks += _stem(x, part, level, y, width)
     marks += [
         _line(46, y(0), 410, y(0)),
         _line(46, y(mean), 410, y(mean), w=1.2, dash="6 4"),
@@ -313,9 +367,10 @@ def changes_figure(
         _text(210, 198, axis),
     ]
     if cut is not None:
-        x = 46 + 364 * cut / n
+        x = 46 + 364 * cut / len(values)
         marks.append(_line(x, 10, x, 160, "soft", 1, "2 3"))
-    return draw(marks, height=206, title=f"Changes of {n} {noun}, mean {mean:+.3g}; {axis}")
+    title = f"Changes of {len(values)} {noun}, mean {mean:+.3g}; {axis}"
+    return draw(marks, height=206, title=title)
 
 # %% ../../nbs/report/00_figures.ipynb #f0c7a8fe
 def reliability_figure(
@@ -344,6 +399,53 @@ def reliability_figure(
     )
 
 # %% ../../nbs/report/00_figures.ipynb #4c07d97c
+class _Labels:
+    "Places of labels beside points, so that none covers another."
+
+    def __init__(self):
+        self.taken: list[tuple[float, float, float]] = []  # (start, stop, height)
+
+    def is_free(self, start: float, stop: float, height: float) -> bool:
+        "Whether no label stands there."
+        return not any(
+            start < other_stop and other_start < stop and abs(height - other_height) < 14
+            for other_start, other_stop, other_height in self.taken
+        )
+
+    def place(self, start: float, stop: float, height: float) -> float:
+        "The free height that is nearest, or the last one that was tried."
+        for shift in (0, -14, 14, -28, 28, -42, 42, -56, 56):
+            if self.is_free(start, stop, height + shift):
+                break
+        self.taken.append((start, stop, height + shift))
+        return height + shift
+
+
+def _point(row: tuple, x: Callable, y: Callable, inside: Callable, labels: _Labels) -> list:
+    "A candidate with its interval and its name."
+    label, size, estimate, low, high, claim = row
+    colour, at = _CLAIMS.get(claim, "ink"), x(size)
+    is_turned = at > 252  # its name stands at the left
+    if inside(estimate) != estimate:
+        label += f" {estimate:+.3g}"
+    low, estimate, high = map(inside, (low, estimate, high))
+    edge = at - 9 if is_turned else at + 9
+    start = edge - 7.2 * len(label) if is_turned else edge
+    beside = y(estimate)
+    if abs(beside - y(0)) < 9:
+        beside -= 9  # not on the line of 0
+    height = labels.place(start, start + 7.2 * len(label), beside)
+    marks = []
+    if height != beside:
+        marks.append(_line(at, y(estimate), edge, height, "soft", 1))
+    return [
+        *marks,
+        _text(edge, height + 4, label, "end" if is_turned else "start"),
+        _line(at, y(low), at, y(high), colour, 3),
+        _dot(at, y(estimate), 5, colour),
+    ]
+
+
 def size_figure(
     rows: Sequence[tuple],  # (label, size, estimate, low, high, claim)
     *,
@@ -353,35 +455,23 @@ def size_figure(
 ) -> Picture:
     "Change with its interval against the size of each candidate; a far one at the edge."
     reach = reach_of([(row[0], *row[2:]) for row in rows], margin)
-    inside = lambda value: min(max(value, -reach), reach)
-    low, high, y = _axis([0.0, *(inside(v) for row in rows for v in row[2:5])], 246, 26)
+
+    def inside(value: float) -> float:
+        return min(max(value, -reach), reach)
+
+    ends = [0.0]
+    for row in rows:
+        ends += map(inside, row[2:5])
+    low, high, y = _axis(ends, 246, 26)
     left, right, x = _axis([row[1] for row in rows], 60, 406)
-    marks, taken = [], []
+    marks, labels = [], _Labels()
     if margin is not None:
         top, bottom = (y(min(max(end, low), high)) for end in margin[::-1])
         marks.append(_box(60, top, 346, bottom - top))
     marks += _grid(ticks(low, high, 5), 60, 406, y, "{:+g}".format)
     marks.append(_line(60, y(0), 406, y(0), "soft", 1))
-    for label, at, estimate, down, up, claim in rows:
-        colour, turned = _CLAIMS.get(claim, "ink"), x(at) > 252
-        if inside(estimate) != estimate:
-            label += f" {estimate:+.3g}"
-        down, estimate, up = map(inside, (down, estimate, up))
-        edge = x(at) - 9 if turned else x(at) + 9
-        start = edge - 7.2 * len(label) * turned
-        beside = y(estimate) - 9 * (abs(y(estimate) - y(0)) < 9)  # not on the line of 0
-        for shift in (0, -14, 14, -28, 28, -42, 42, -56, 56):
-            height, stop = beside + shift, start + 7.2 * len(label)
-            if not any(start < b and a < stop and abs(height - h) < 14 for a, b, h in taken):
-                break
-        taken.append((start, stop, height))
-        if shift:
-            marks.append(_line(x(at), y(estimate), edge, height, "soft", 1))
-        marks += [
-            _text(edge, height + 4, label, "end" if turned else "start"),
-            _line(x(at), y(down), x(at), y(up), colour, 3),
-            _dot(x(at), y(estimate), 5, colour),
-        ]
+    for row in rows:
+        marks += _point(row, x, y, inside, labels)
     marks += [_text(x(t), 264, f"{t:g}") for t in ticks(left, right, 5)]
     marks += [_text(233, 284, size), _text(14, 14, axis, "start")]
     title = "; ".join(f"{row[0]}: {row[2]:+.3g} at {row[1]:g}" for row in rows)
