@@ -368,12 +368,13 @@ ROW = (
 def rows_of(d):
     "Key (candidate, part, metric, slice) -> the values named ROW; of one arm alone its value, and its interval where there is one."
     rows, several = {}, len(d["parts"]) > 1
+    for level in d["levels"]:
+        key = level["key"]
+        where = key["part"] if several else "", key["metric"], key["slice"] or ""
+        rows[" | ".join(("candidate", *where))] = level["value"], *(level["ci"] or ())
     for row in d["rows"]:
         key, value, role = row["key"], row["value"], row["role"]
         where = key["part"] if several else "", key["metric"], key["slice"] or ""
-        if role == "level":
-            rows[" | ".join(("candidate", *where))] = value["value"], *(value["ci"] or ())
-            continue
         values = {
             "baseline": value["baseline"],
             "candidate": value["candidate"],
@@ -492,7 +493,7 @@ def study_of(d):
         }
     for row in pooled:
         kept["pooled"] = {
-            name: row["about"][name] for name in ("weights", "spread", "prediction")
+            name: row["pooled"][name] for name in ("weights", "spread", "prediction")
         }
     return kept
 

@@ -169,16 +169,15 @@ def test_a_study_of_each_shape(name):
         assert [
             re.split(r" [+-][\d.]", label.get_text())[0] for label in axes.get_yticklabels()
         ] == [bar[0] for bar in bars]
-    table, frame = pyarrow.table(done), done.to_frame()
+    table, frame, content = pyarrow.table(done), done.to_frame(), report.content
     assert (
         table.schema.names == [*frame.columns]
-        and table.num_rows == len(frame) == len(report.document()["rows"])
+        and table.num_rows == len(frame) == len(content.rows) + len(content.levels)
         and table.equals(pyarrow.table(report))
     )
     assert table.column("claim").to_pylist() == [
-        row["claim"] if row["value"].get("judged", True) else row["words"]["claim"]
-        for row in report.document()["rows"]
-    ]
+        row.claim if row.value.judged else row.words.claim for row in content.rows
+    ] + [None] * len(content.levels)
 
 
 @pytest.mark.parametrize("name", RESULTS)

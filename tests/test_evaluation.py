@@ -66,12 +66,12 @@ def test_ece_its_bins_and_its_band():
         abs(right[bins == m].mean() - p[bins == m].mean()) * (bins == m).mean()
         for m in set(bins)
     )
-    rows = {
-        row["key"]["metric"]: row
-        for row in document_of(evaluate(arm))["rows"]
-        if not row["key"]["slice"]
+    levels = {
+        level["key"]["metric"]: level
+        for level in document_of(evaluate(arm))["levels"]
+        if not level["key"]["slice"]
     }
-    assert math.isclose(rows["ece"]["value"]["value"], by_hand, rel_tol=1e-12)
+    assert math.isclose(levels["ece"]["value"], by_hand, rel_tol=1e-12)
     band = detail["values"]
     assert (
         band["n_bins"] == 10
@@ -102,7 +102,7 @@ def test_ece_its_bins_and_its_band():
     assert (
         "10 bins of equal width" in text
         and f"p = {band['p_value']:.2g}" in text
-        and rows["ece"]["about"]["beside"].startswith("chance alone")
+        and levels["ece"]["beside"].startswith("chance alone")
     )
 
 

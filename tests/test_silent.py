@@ -396,10 +396,10 @@ def test_who_alone_decides_in_a_family_of_scores_and_what_is_accepted():
     found = study({"baseline": base, "good": good, "bad": bad}, margin=1.0)
     exit = found.report().exit
     assert (
-        exit["code"] == 1
-        and exit["rule"] == "few_units_decide"
-        and "q11" in exit["because"]
-        and "bad" in exit["because"]
+        exit.code == 1
+        and exit.rule == "few_units_decide"
+        and "q11" in exit.because
+        and "bad" in exit.because
         and "q11 lost 1,000" in found.headline
         and "bad" in found.headline
     )

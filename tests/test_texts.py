@@ -113,15 +113,15 @@ def test_each_text_a_row_and_one_number_by_weights(run, tmp_path, monkeypatch, t
         w = np.array(weights) / sum(weights)
         pooled = leads(found, "pooled")["pooled"]
         np.testing.assert_allclose(
-            [pooled["about"]["weights"][name] for name in NAMES], w, rtol=1e-12
+            [pooled["pooled"]["weights"][name] for name in NAMES], w, rtol=1e-12
         )
         np.testing.assert_allclose(pooled["value"]["delta"], w @ delta, rtol=1e-12)
         assert found["claim"] == pooled["claim"] and code == 0
     code, found = run("rules.pooling=random", out="random")
     pooled = leads(found, "pooled")["pooled"]
     assert (
-        pooled["about"]["speaks_of"] == "texts like these"
-        and pooled["about"]["prediction"][0] < pooled["value"]["ci"][0]
+        pooled["pooled"]["speaks_of"] == "texts like these"
+        and pooled["pooled"]["prediction"][0] < pooled["value"]["ci"][0]
     )
     assert "next such text" in (tmp_path / "random" / "report.html").read_text() and verify(
         tmp_path / "random"

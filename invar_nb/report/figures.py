@@ -464,7 +464,8 @@ def size_figure(
         ends += map(inside, row[2:5])
     low, high, y = _axis(ends, 246, 26)
     left, right, x = _axis([row[1] for row in rows], 60, 406)
-    marks, labels = [], _Labels()
+    marks: list[dict] = []
+    labels = _Labels()
     if margin is not None:
         top, bottom = (y(min(max(end, low), high)) for end in margin[::-1])
         marks.append(_box(60, top, 346, bottom - top))
