@@ -385,7 +385,7 @@ class LookSection(Section):
     low: float  # of the repeated interval
     high: float
     level: float
-    bound: float
+    bound: float | None  # of z; null: this look could not decide
     z: list[float | None]  # against both edges of the margin
     decided: bool
     words: LookWords
