@@ -195,7 +195,7 @@ def test_a_long_text_is_announced_and_its_progress_shown(files, tmp_path, monkey
 
     monkeypatch.setattr(arms, "LONG_TEXT", 10_000)
     monkeypatch.setattr(arms, "Progress", partial(arms.Progress, every=0.0))
-    monkeypatch.setattr(text_page, "WHOLE", 2**16)
+    monkeypatch.setattr(text_page, "LONGEST_UNCUT", 2**16)
     monkeypatch.setattr(text_page._pieces, "__defaults__", (2**14, 2**10))
     score = ("score", BASE, "--text", files / "one.txt", "--max-length", 64, "--windows", 7)
     code, _, err = shell(*score, "--out", tmp_path / "a.jsonl", *["-q"] * quiet)

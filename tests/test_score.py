@@ -242,7 +242,7 @@ def test_a_control_takes_other_passes_of_the_same_windows():
     scorer = plan_scoring(model, texts, windows, batch_tokens=512)
     control = scorer.backwards()
     assert (
-        control.more == 1
+        control.padding == 1
         and control.batches[-1][::-1] == scorer.batches[0]
         and control.facts == {**scorer.facts, "order": "backwards"}
     )

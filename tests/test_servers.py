@@ -317,7 +317,7 @@ def test_every_engine_gives_what_direct_scoring_gives(engine, truths, plan, dire
         assert p["tokenizer_digest"] == direct.provenance[
             "tokenizer_digest"
         ] and "Authorization" not in {k for h in server.headers for k in h}
-        assert server.most <= 4 and set(server.paths) == {servers.DIALECTS[engine][0]}
+        assert server.most <= 4 and set(server.paths) == {servers.DIALECTS[engine].path}
         assert Counter(server.asked) == Counter(
             {**dict.fromkeys(window_ids(plan), 1), **passages(plan)}
         )

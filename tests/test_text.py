@@ -281,7 +281,7 @@ def test_what_cannot_be_cut_stays_whole(monkeypatch):
     neighbours_disagree = Watched(tokenizer, forgets=True)
     with pytest.raises(text_page.StaysWhole):
         [*text_page._pieces(neighbours_disagree, text, 1024, 256)]
-    monkeypatch.setattr(text_page, "WHOLE", 1024)
+    monkeypatch.setattr(text_page, "LONGEST_UNCUT", 1024)
     monkeypatch.setattr(text_page._pieces, "__defaults__", (1024, 256))
     shown = []
     ids, sizes = encode_text(Watched(tokenizer, forgets=True), text, progress=shown.append)
@@ -290,7 +290,7 @@ def test_what_cannot_be_cut_stays_whole(monkeypatch):
 
 
 def test_a_long_text_is_read_several_pieces_at_a_time_and_shows_how_far(monkeypatch):
-    monkeypatch.setattr(text_page, "WHOLE", 1024)
+    monkeypatch.setattr(text_page, "LONGEST_UNCUT", 1024)
     monkeypatch.setattr(text_page._pieces, "__defaults__", (1024, 256))
     watched, text = Watched(merged_tokenizer()), "".join(WORDS) * 3
     shown = []

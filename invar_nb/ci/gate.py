@@ -38,48 +38,54 @@ def study_of(
     candidate: Any,  # arm in memory, file, folder of another tool, or model
     margin: str | float | Mapping | None,  # 2%, 0.02, metric -> margin; None: as `compare`
     options: Mapping,  # of `Rules`, and of `compare_models`
-):
+) -> Any:
     "The study of two arms, wherever they are; ContractError, PairingError, UsageError."
+    from invar_nb.shell.options import parse_margin, resolve_margin
+
+    typed = parse_margin(margin) if isinstance(margin, str) else None
+    judging, scoring = split_options(options)
+    rules = _rules(typed.value if typed else margin, judging)
+    arms = {"baseline": baseline, "candidate": candidate}
+    result = _compare_arms(arms, rules, scoring)
+    for row in result.leading if typed else ():  # 2% of a score that is no share means nothing
+        metric = row.value.metric.name
+        resolve_margin(typed, scale=row.value.scale, unit=row.value.unit, name=metric)
+    return result
+
+
+def _rules(margin: float | Mapping | None, options: Mapping) -> Any:
+    "Rules whose acceptances expire by today's date, and not by the day they were made."
     from invar_nb.comparison.rules import Rules
+
+    rules = Rules(margin=margin, **options)
+    return replace(rules, accepted=[replace(entry, expired=None) for entry in rules.accepted])
+
+
+def _compare_arms(arms: Mapping[str, Any], rules: Any, scoring: Mapping) -> Any:
+    "The study of arms in memory, or of files to which arms in memory are written."
     from invar_nb.comparison.study import study
     from invar_nb.shell.compare import compare_models
-    from invar_nb.shell.options import parse_margin, resolve_margin
     from invar_nb.shell.work import write_baseline
 
-    asked = parse_margin(margin) if isinstance(margin, str) else None
-    judged, scoring = split_options(options)
-    rules = Rules(margin=asked.value if asked else margin, **judged)
-    rules = replace(
-        rules,
-        accepted=[
-            replace(one, expired=None)  # by today, not when made
-            for one in rules.accepted
-        ],
-    )
-    arms = {"baseline": baseline, "candidate": candidate}
-    apart = {name: arm for name, arm in arms.items() if not isinstance(arm, PATHS)}
-    if len(apart) == 2:
-        if scoring:
-            refuse(
-                "assert_not_worse",
-                "options of the text and of models need a model or a file",
-                ", ".join(scoring),
-                "Leave them out: both arms are in memory",
-                error=UsageError,
-            )
-        result = study(arms, rules)
-    else:
+    in_memory = {name: arm for name, arm in arms.items() if not isinstance(arm, PATHS)}
+    if len(in_memory) < len(arms):
         with TemporaryDirectory() as folder:
-            for name, arm in apart.items():
+            paths = {name: str(arm) for name, arm in arms.items() if name not in in_memory}
+            for name, arm in in_memory.items():
                 ending = ".parquet" if arm.kind == "losses" else ".jsonl"
-                arms[name] = Path(folder, name + ending)
-                write_baseline(arm, arms[name])
-            result = compare_models(*map(str, arms.values()), rules=rules, **scoring)
-    for row in result.leading if asked else ():  # 2% of a score that is no share means nothing
-        resolve_margin(
-            asked, scale=row.value.scale, unit=row.value.unit, name=row.value.metric.name
+                paths[name] = str(Path(folder, name + ending))
+                write_baseline(arm, Path(paths[name]))
+            names = paths["baseline"], paths["candidate"]
+            return compare_models(*names, rules=rules, **scoring)
+    if scoring:
+        refuse(
+            "assert_not_worse",
+            "options of the text and of models need a model or a file",
+            ", ".join(scoring),
+            "Leave them out: both arms are in memory",
+            error=UsageError,
         )
-    return result
+    return study(arms, rules)
 
 # %% ../../nbs/ci/00_gate.ipynb #gat08
 def assert_not_worse(
@@ -132,24 +138,29 @@ def measure_model(
     from invar_nb.shell.settings import Comparing, Loading, Scoring
     from invar_nb.shell.work import check_baseline, save_answers, save_scored
 
-    given = [name for name, file in (("text", text), ("questions", questions)) if file]
-    if len(given) != 1:
+    if bool(text) == bool(questions):
         refuse(
             "baseline_file",
             "the model of a baseline needs text= or questions=",
-            " and ".join(given) or "none",
+            "text and questions" if text else "none",
             "Give one; each has a baseline_file of its own",
             error=UsageError,
         )
-    check_baseline("answers" if questions else "losses", path)
-    kind = Loading if questions else Scoring
-    known = {f.name: scoring[f.name] for f in fields(kind) if f.name in scoring}
     if questions:
+        check_baseline("answers", path)
         file = Comparing(questions=str(questions)).quiz[1]
-        save_answers(model, file, Loading(**known), path, quiet=True)
+        save_answers(model, file, Loading(**_fields_of(Loading, scoring)), path, quiet=True)
     else:
-        texts = [*map(str, text if isinstance(text, list) else [text])]
-        save_scored(model, Scoring(text=texts, **known), path, quiet=True)
+        check_baseline("losses", path)
+        texts = text if isinstance(text, list) else [text]
+        job = Scoring(text=[str(file) for file in texts], **_fields_of(Scoring, scoring))
+        save_scored(model, job, path, quiet=True)
+
+
+def _fields_of(kind: type, options: Mapping) -> dict:
+    "The options that a dataclass has fields for."
+    names = {f.name for f in fields(kind)}
+    return {name: value for name, value in options.items() if name in names}
 
 # %% ../../nbs/ci/00_gate.ipynb #gat11
 @dataclass(frozen=True)
@@ -161,7 +172,7 @@ class BaselineFile:
     notes: list = field(default_factory=list, compare=False)  # what was written
 
     def assert_not_worse(self, candidate: Any, **options: Any) -> Any:
-        "As the function, with this baseline; None where the baseline was written."
+        "The study, as `assert_not_worse` gives it; None where the baseline was written."
         __tracebackhide__ = True
         if self.update:
             try:
@@ -179,29 +190,36 @@ class BaselineFile:
     ) -> None:
         "Write it; AssertionError, and the old one is kept, as `reason_to_keep` says."
         __tracebackhide__ = True
+        judging = {"required": require, **split_options(options)[0]}
+        new_path = self.path.with_name(f"new-{self.path.name}")
+        try:
+            replace(self, path=new_path).write(candidate, **options)
+            if self.path.is_file():
+                self._check_replacement(new_path, margin, judging)
+            new_path.replace(self.path)
+            self.notes.append(f"baseline updated: {self.path}")
+        finally:
+            new_path.unlink(missing_ok=True)
+
+    def _check_replacement(self, new_path: Path, margin: Any, options: Mapping) -> None:
+        "AssertionError where the old baseline is to be kept, by each of its arms."
+        __tracebackhide__ = True
         from invar_nb.readers.recognise import read_arms
         from invar_nb.shell.work import reason_to_keep
 
-        judged = {"required": require, **split_options(options)[0]}
-        new = self.path.with_name(f"new-{self.path.name}")
-        try:
-            replace(self, path=new).write(candidate, **options)
-            for old in read_arms(self.path).values() if self.path.is_file() else ():
-                try:
-                    seen = study_of(old, *read_arms(new).values(), margin, judged)
-                except UsageError:
-                    raise  # of the options
-                except ContractError:
-                    continue  # of another text, perhaps
-                if why := reason_to_keep(seen, seen.report().exit):
-                    raise AssertionError(
-                        f"Kept: {self.path}, since {why}. {seen.headline} To take it all the "
-                        "same, delete that file and run this again."
-                    )
-            new.replace(self.path)
-            self.notes.append(f"baseline updated: {self.path}")
-        finally:
-            new.unlink(missing_ok=True)
+        for arm in read_arms(self.path).values():
+            try:
+                result = study_of(arm, *read_arms(new_path).values(), margin, options)
+            except UsageError:
+                raise  # of the options
+            except ContractError:
+                continue  # of another text, perhaps
+            reason = reason_to_keep(result, result.report().exit)
+            if reason:
+                raise AssertionError(
+                    f"Kept: {self.path}, since {reason}. {result.headline} To take it all the "
+                    "same, delete that file and run this again."
+                )
 
     def write(
         self, candidate: Any, text: Any = None, questions: Any = None, **options: Any
@@ -216,9 +234,8 @@ class BaselineFile:
             return measure_model(str(candidate), self.path, text, questions, scoring)
         if isinstance(candidate, PATHS):
             task = scoring.get("task") or ()
-            arms = read_arms(
-                candidate, Reading(tasks=(task,) if isinstance(task, str) else tuple(task))
-            )
+            tasks = (task,) if isinstance(task, str) else tuple(task)
+            arms = read_arms(candidate, Reading(tasks=tasks))
             if len(arms) > 1:
                 refuse(
                     "baseline_file",

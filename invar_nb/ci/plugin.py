@@ -6,6 +6,8 @@
 __all__ = ['pytest_addoption', 'baseline_file', 'pytest_terminal_summary']
 
 # %% ../../nbs/ci/01_plugin.ipynb #plg02
+from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ import pytest
 from .gate import BaselineFile
 
 # %% ../../nbs/ci/01_plugin.ipynb #plg05
-def pytest_addoption(parser) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
     "The option that renews baselines."
     parser.getgroup("invar_nb").addoption(
         "--update-baseline",
@@ -29,7 +31,7 @@ _UPDATED = pytest.StashKey[list]()
 
 
 @pytest.fixture
-def baseline_file(request):
+def baseline_file(request: pytest.FixtureRequest) -> Callable[[str], BaselineFile]:
     "Name of a file beside the test -> the `BaselineFile` there."
 
     def named(name: str) -> BaselineFile:
@@ -42,8 +44,11 @@ def baseline_file(request):
     return named
 
 
-def pytest_terminal_summary(terminalreporter, config) -> None:
-    "The baselines that were written."
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    "Print the baselines that were written."
     files = config.stash.get(_UPDATED, [])
-    for line in dict.fromkeys(line for file in files for line in file.notes):
+    lines = chain.from_iterable(file.notes for file in files)
+    for line in dict.fromkeys(lines):
         terminalreporter.write_line(line)

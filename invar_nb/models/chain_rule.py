@@ -4,13 +4,16 @@
 
 # %% auto #0
 __all__ = ['CHUNK_BYTES', 'CHUNK_ROWS', 'Engine', 'evaluating', 'look_at_model', 'check_ids', 'pass_layout', 'check_finite',
-           'head_blocks', 'behind_head', 'logit_rows', 'score_batch']
+           'head_blocks', 'behind_head', 'head_rows', 'logit_rows', 'score_batch']
 
 # %% ../../nbs/models/04_chain_rule.ipynb #c003
 import contextlib
 import dataclasses
+import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import ModuleType
 
 import numpy as np
 
@@ -39,58 +42,76 @@ class Engine:
     width: int | None  # numbers that stand for a token between the layers, where known
     chunk_rows: int  # rows of logits that stand at once, where not tiled
     tiled: bool  # the head is a plain matrix, taken in tiles
-    alone: bool  # a row in a batch is not what it is alone
+    rows_mix: bool  # a row in a batch is not what it is alone
 
 
 @contextlib.contextmanager
-def evaluating(model: object):
+def evaluating(model: object) -> Iterator[None]:
     "Dropout off, no graph kept; the model is left in the mode it came in."
     torch, transformers = import_torch("score_windows")
-    training = bool(getattr(model, "training", False))
-    if training:
+    is_training = bool(getattr(model, "training", False))
+    if is_training:
         model.eval()
     try:
         with torch.inference_mode(), quiet(transformers):  # advice on masks is not for us
             yield
     finally:
-        if training:
+        if is_training:
             model.train()
 
 # %% ../../nbs/models/04_chain_rule.ipynb #c028
-def _call(module: object, input_ids, **more):
-    "A forward pass without a cache, with those further arguments that the module takes."
-    taken = inspect.signature(module.forward).parameters
-    more = {k: v for k, v in {"use_cache": False, **more}.items() if k in taken}
-    return module(input_ids=input_ids, **more)
+def _call(module: object, input_ids: object, **options: object) -> object:
+    "A forward pass without a cache, with those options that the module takes."
+    parameters = inspect.signature(module.forward).parameters
+    options = {k: v for k, v in {"use_cache": False, **options}.items() if k in parameters}
+    return module(input_ids=input_ids, **options)
 
 
-def _logits(torch, model: object, input_ids, **more):
-    out = _call(model, input_ids, **more)
+def _logits(torch: ModuleType, model: object, input_ids: object, **options: object) -> object:
+    "The logits of a forward pass, whatever kind of result the model returns."
+    out = _call(model, input_ids, **options)
     if torch.is_tensor(out):
         return out
     return out.logits if getattr(out, "logits", None) is not None else out[0]
 
 
-def _near(torch, one, two, relative: float) -> bool:
+def _logits_of_texts(
+    torch: ModuleType, model: object, device: object, *texts: np.ndarray
+) -> object:
+    "Logits of token ids of equal lengths, in one batch."
+    return _logits(torch, model, torch.as_tensor(np.array(texts), device=device))
+
+
+def _is_close(torch: ModuleType, values: object, reference: object, tolerance: float) -> bool:
     "Equal within a fraction of the largest finite value; NaN never is."
-    if one.shape != two.shape:
+    if values.shape != reference.shape:
         return False
-    finite = two[torch.isfinite(two)]
+    finite = reference[torch.isfinite(reference)]
     scale = float(finite.abs().max()) if finite.numel() else 0.0
-    return bool(((one == two) | ((one - two).abs() <= relative * scale)).all())
+    is_near = (values - reference).abs() <= tolerance * scale
+    return bool(((values == reference) | is_near).all())
 
 
-def _check_causal(torch, ask: Callable, example: np.ndarray, logits) -> bool:
-    "Change the end of a text: logits before it may not move. True: rows must stay alone."
-    half, loose = len(example) // 2, max(1e-4, 8 * torch.finfo(logits.dtype).eps)
+def _check_causal(
+    torch: ModuleType,
+    ask: Callable,  # token ids of one or two texts -> their logits
+    example: np.ndarray,  # token ids
+    logits: object,  # of the example
+) -> bool:  # whether a row in a batch is not what it is alone
+    "Change the end of a text: logits before it may not move."
+    half = len(example) // 2
+    tolerance = max(1e-4, 8 * torch.finfo(logits.dtype).eps)
     if half < 1 or bool(torch.isnan(logits).any()):
         return False  # a NaN is named later, with its window and token
+    highest = int(example.max())
     changed = example.copy()
-    changed[half:] = (changed[half:] + 1) % (int(example.max()) + 1 if example.max() else 2)
-    both = ask(example, changed)
-    mixed = not _near(torch, both[:1], logits, loose)
-    before, after = logits[:, :half], (ask(changed) if mixed else both[1:])[:, :half]
-    if not _near(torch, after, before, loose):
+    changed[half:] = (changed[half:] + 1) % (highest + 1 if highest else 2)
+    batch = ask(example, changed)
+    rows_mix = not _is_close(torch, batch[:1], logits, tolerance)
+    logits_changed = ask(changed) if rows_mix else batch[1:]
+    before = logits[:, :half]
+    after = logits_changed[:, :half]
+    if not _is_close(torch, after, before, tolerance):
         moved = float((after - before).abs().max())
         refuse(
             "score_windows",
@@ -99,37 +120,51 @@ def _check_causal(torch, ask: Callable, example: np.ndarray, logits) -> bool:
             "Use a causal language model, not an encoder",
             code="not_causal",
         )
-    return mixed
+    return rows_mix
 
 # %% ../../nbs/models/04_chain_rule.ipynb #c031
-def _head_path(torch, model, backbone, head, rows, logits) -> tuple[str, Callable | None]:
+def _head_path(
+    torch: ModuleType,
+    model: object,
+    backbone: object | None,
+    head: object | None,
+    rows: object,  # token ids, shape (1, n)
+    logits: object,  # of the model for these
+) -> tuple[str, Callable | None]:
     "How the model's own logits follow from its stack and head; ('logits', None) if no way."
     if backbone is None:
         return "logits", None
     hidden = getattr(_call(backbone, rows), "last_hidden_state", None)
     if hidden is None or hidden.shape[:2] != logits.shape[:2]:
         return "logits", None
-    plain, close = head(hidden), 4 * torch.finfo(logits.dtype).eps
-    config = model.config
+    plain = head(hidden)
+    tolerance = 4 * torch.finfo(logits.dtype).eps
+    for path, after in _ways_behind_head(model.config):
+        if _is_close(torch, after(plain) if after else plain, logits, tolerance):
+            return path, after
+    return "logits", None  # as where the model hands its stack more than token ids
+
+
+def _ways_behind_head(config: object) -> Iterator[tuple[str, Callable | None]]:
+    "Ways in which a model of this config may change its logits behind the head; last: none."
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
-    names = ("final_logit_softcapping", "logit_scale", "logits_scaling")
-    values = (getattr(text, name, None) for name in names)
-    cap, scale, scaling = (v if type(v) in (int, float) and v else None for v in values)
-    ways = [
-        ("head+softcap", cap, lambda x: (x / cap).tanh() * cap),
-        ("head*scale", scale, lambda x: x * scale),
-        ("head/scale", scaling, lambda x: x / scaling),
-        ("head*scale", scaling, lambda x: x * scaling),
-        ("head", True, None),
-    ]
-    return next(
-        (
-            (path, act)
-            for path, value, act in ways
-            if value and _near(torch, act(plain) if act else plain, logits, close)
-        ),
-        ("logits", None),
-    )  # as where the model hands its stack more than token ids
+    cap = _number_in(text, "final_logit_softcapping")
+    scale = _number_in(text, "logit_scale")
+    scaling = _number_in(text, "logits_scaling")
+    if cap:
+        yield "head+softcap", lambda x: (x / cap).tanh() * cap
+    if scale:
+        yield "head*scale", lambda x: x * scale
+    if scaling:
+        yield "head/scale", lambda x: x / scaling
+        yield "head*scale", lambda x: x * scaling
+    yield "head", None
+
+
+def _number_in(config: object, name: str) -> float | None:
+    "A field of a config, where it is a number."
+    value = getattr(config, name, None)
+    return value if type(value) in (int, float) else None
 
 # %% ../../nbs/models/04_chain_rule.ipynb #c033
 def look_at_model(
@@ -138,37 +173,59 @@ def look_at_model(
 ) -> Engine:
     "How to score with this model; raises ContractError where it is not causal."
     torch, _ = import_torch("score_windows")
-    table = model.get_input_embeddings() if hasattr(model, "get_input_embeddings") else None
-    weight = getattr(table, "weight", None)
-    rows, width = weight.shape if weight is not None and weight.dim() == 2 else (None, None)
-    check_ids(ids, rows)
-    device = (weight if weight is not None else next(iter(model.parameters()))).device
+    weight = _embeddings(model)
+    n_rows = width = None
+    if weight is not None and weight.dim() == 2:
+        n_rows, width = weight.shape
+    check_ids(ids, n_rows)
+    device = next(iter(model.parameters())).device if weight is None else weight.device
     example = np.resize(ids[:24].astype(np.int64), min(24, positions(model) or 24))
-    head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
-    backbone = getattr(model, "base_model", model)
-    if head is None or backbone is model:
-        head = backbone = None
-    ask = lambda *texts: _logits(torch, model, torch.as_tensor(np.array(texts), device=device))
+    backbone, head = _backbone_and_head(model)
+    ask = functools.partial(_logits_of_texts, torch, model, device)
     with evaluating(model):
         logits = ask(example)
-        alone = _check_causal(torch, ask, example, logits)
-        path, after = _head_path(
-            torch, model, backbone, head, torch.as_tensor(example[None], device=device), logits
-        )
-    own, columns, on_cpu = path == "logits", logits.shape[-1], device.type == "cpu"
+        rows_mix = _check_causal(torch, ask, example, logits)
+        rows = torch.as_tensor(example[None], device=device)
+        path, after = _head_path(torch, model, backbone, head, rows, logits)
+    n_logits = logits.shape[-1]
+    through_head = path != "logits"
     return Engine(
         model=model,
-        backbone=None if own else backbone,
-        head=None if own else head,
+        backbone=backbone if through_head else None,
+        head=head if through_head else None,
         after=after,
         path=path,
         device=device,
         width=width,
-        alone=alone,
-        vocab_size=min(rows or columns, columns),
-        chunk_rows=max(CHUNK_ROWS, CHUNK_BYTES * (1 if on_cpu else 4) // (4 * columns)),
-        tiled=on_cpu and not own and can_tile(torch, head),
+        rows_mix=rows_mix,
+        vocab_size=min(n_rows or n_logits, n_logits),
+        chunk_rows=_chunk_rows(device, n_logits),
+        tiled=device.type == "cpu" and through_head and can_tile(torch, head),
     )
+
+
+def _chunk_rows(device: object, n_logits: int) -> int:
+    "Rows of float32 logits that may stand at once."
+    n_bytes = CHUNK_BYTES if device.type == "cpu" else 4 * CHUNK_BYTES
+    return max(CHUNK_ROWS, n_bytes // (4 * n_logits))
+
+
+def _embeddings(model: object) -> object | None:
+    "The table from token ids to the first layer's input, where it can be seen."
+    if not hasattr(model, "get_input_embeddings"):
+        return None
+    return getattr(model.get_input_embeddings(), "weight", None)
+
+
+def _backbone_and_head(model: object) -> tuple[object | None, object | None]:
+    "The stack of layers and the last matrix; (None, None) where a model is not made of both."
+    if not hasattr(model, "get_output_embeddings"):
+        return None, None
+    backbone = getattr(model, "base_model", model)
+    head = model.get_output_embeddings()
+    if head is None or backbone is model:
+        return None, None
+    return backbone, head
 
 
 def check_ids(ids: np.ndarray, rows: int | None) -> None:
@@ -184,33 +241,42 @@ def check_ids(ids: np.ndarray, rows: int | None) -> None:
 
 # %% ../../nbs/models/04_chain_rule.ipynb #c036
 def pass_layout(
-    torch,
+    torch: ModuleType,
     documents: Mapping,  # token ids of each
-    windows: list[Window],
-    more: int = 0,  # tokens of padding behind the longest
+    windows: Sequence[Window],
+    padding: int = 0,  # tokens behind the longest
     multiple: int = 1,  # rows are padded to a multiple of so many tokens
 ) -> tuple:
     "Padded token ids of a pass; row, place and target of each scored token."
     rows = [documents[w.document_id][w.start : w.stop - 1] for w in windows]  # then a target
-    width = -(-(max(map(len, rows)) + more) // multiple) * multiple
+    width = -(-(max(map(len, rows)) + padding) // multiple) * multiple
     filled = np.array(
         [np.pad(row, (0, width - len(row)), mode="edge") for row in rows], np.int64
     )
-    put = lambda parts: torch.as_tensor(np.concatenate(parts), dtype=torch.long)
+    which = [np.full(w.tokens, i) for i, w in enumerate(windows)]
+    places = [np.arange(w.score_from - 1, w.stop - 1) - w.start for w in windows]
+    targets = [documents[w.document_id][w.score_from : w.stop] for w in windows]
     return (
         torch.as_tensor(filled),
-        put([np.full(w.tokens, i) for i, w in enumerate(windows)]),
-        put([np.arange(w.score_from - 1, w.stop - 1) - w.start for w in windows]),
-        put([documents[w.document_id][w.score_from : w.stop] for w in windows]),
+        _as_integers(torch, which),
+        _as_integers(torch, places),
+        _as_integers(torch, targets),
     )
+
+
+def _as_integers(torch: ModuleType, parts: Sequence[np.ndarray]) -> object:
+    "Arrays one after the other, as a tensor of integers."
+    return torch.as_tensor(np.concatenate(parts), dtype=torch.long)
 
 
 def check_finite(losses: np.ndarray, window: Window, ids: np.ndarray) -> None:
     "A loss that is no number is refused by its window and token."
-    bad = np.flatnonzero(~np.isfinite(losses))
-    if bad.size:
-        at, value = window.score_from + int(bad[0]), float(losses[bad[0]])
-        cause = "The weights hold NaN" if value != value else "The model rules this token out"
+    infinite = np.flatnonzero(~np.isfinite(losses))
+    if infinite.size:
+        at = window.score_from + int(infinite[0])
+        value = float(losses[infinite[0]])
+        is_nan = value != value
+        cause = "The weights hold NaN" if is_nan else "The model rules this token out"
         refuse(
             "score_windows",
             "every loss must be finite",
@@ -220,72 +286,110 @@ def check_finite(losses: np.ndarray, window: Window, ids: np.ndarray) -> None:
         )
 
 # %% ../../nbs/models/04_chain_rule.ipynb #c039
-def _hidden(engine: Engine, input_ids, which, place, *_):
-    "What the head is given for the scored tokens, shape (tokens, width)."
+def _hidden(
+    engine: Engine,
+    input_ids: object,  # of `pass_layout`, like the following
+    which: object,
+    places: object,
+    *_: object,
+) -> object:
+    "Hidden states of the scored tokens, the input of the head, shape (tokens, width)."
     input_ids = input_ids.to(engine.device)
     hidden = _call(engine.backbone, input_ids).last_hidden_state
-    return hidden[which.to(hidden.device), place.to(hidden.device)]
+    return hidden[which.to(hidden.device), places.to(hidden.device)]
 
 
-def head_blocks(torch, engine: Engine, layouts: list) -> Iterator:
-    "What the head is given, pass after pass, in blocks of `ROWS`; the last may be shorter."
-    kept = None
+def head_blocks(
+    torch: ModuleType,
+    engine: Engine,
+    layouts: Sequence[tuple],  # of `pass_layout`
+) -> Iterator:
+    "Hidden states, pass after pass, in blocks of `ROWS`; the last may be shorter."
+    waiting = None
     for layout in layouts:
         hidden = _hidden(engine, *layout)
-        kept = hidden if kept is None else torch.cat([kept, hidden])
-        while len(kept) >= ROWS:
-            yield kept[:ROWS]
-            kept = kept[ROWS:]
-    if len(kept):
-        yield kept
+        waiting = hidden if waiting is None else torch.cat([waiting, hidden])
+        while len(waiting) >= ROWS:
+            yield waiting[:ROWS]
+            waiting = waiting[ROWS:]
+    if len(waiting):
+        yield waiting
 
 
-def behind_head(engine: Engine, logits):
+def behind_head(
+    engine: Engine,
+    logits: object,  # of the head
+) -> object:
     "The model's logits from those of its head."
     return engine.after(logits) if engine.after else logits
 
 
-def logit_rows(torch, engine: Engine, input_ids, which, place) -> Callable:
-    "A function from a slice of the scored tokens to their rows of logits."
+def head_rows(
+    engine: Engine,
+    hidden: object,  # what the head is given, shape (tokens, width)
+) -> Callable:
+    "A function from a choice of these tokens to their rows of logits."
+    return lambda cut: behind_head(engine, engine.head(hidden[cut]))
+
+
+def logit_rows(
+    torch: ModuleType,
+    engine: Engine,
+    input_ids: object,  # of `pass_layout`, like the following
+    which: object,
+    places: object,
+) -> Callable:
+    "A function from a choice of the scored tokens to their rows of logits."
     if engine.backbone is not None:
-        hidden = _hidden(engine, input_ids, which, place)
-        return lambda cut: behind_head(engine, engine.head(hidden[cut]))
-    keep, device = torch.unique(place), engine.device
-    logits = _logits(torch, engine.model, input_ids.to(device), logits_to_keep=keep.to(device))
-    place = torch.searchsorted(keep, place) if logits.shape[1] == len(keep) else place
-    of, at = which.to(logits.device), place.to(logits.device)
-    return lambda cut: logits[of[cut], at[cut]]
+        return head_rows(engine, _hidden(engine, input_ids, which, places))
+    device = engine.device
+    kept_places = torch.unique(places)
+    logits = _logits(
+        torch, engine.model, input_ids.to(device), logits_to_keep=kept_places.to(device)
+    )
+    if logits.shape[1] == len(kept_places):  # the model takes the option
+        places = torch.searchsorted(kept_places, places)
+    which = which.to(logits.device)
+    places = places.to(logits.device)
+    return lambda cut: logits[which[cut], places[cut]]
 
 # %% ../../nbs/models/04_chain_rule.ipynb #c041
 def score_batch(
     engine: Engine,
     documents: Mapping[str, np.ndarray],  # token ids of each document
     passes: list[list[Window]],  # each in one pass, padded to its longest
-    more: int = 0,  # tokens of padding behind the longest
+    padding: int = 0,  # tokens behind the longest
     multiple: int = 1,  # rows are padded to a multiple of so many tokens
 ) -> list[np.ndarray]:  # of each window's scored tokens [nats, float32]
     "@eq-chain-rule-lse for a few windows; raises ContractError, naming window and token."
     torch, _ = import_torch("score_windows")
-    layouts = [pass_layout(torch, documents, windows, more, multiple) for windows in passes]
+    layouts = [pass_layout(torch, documents, windows, padding, multiple) for windows in passes]
     with evaluating(engine.model):
         losses = torch.cat(list(_blocks_of_losses(torch, engine, layouts))).cpu().numpy()
-    windows = [w for windows in passes for w in windows]
+    windows = list(itertools.chain.from_iterable(passes))
     losses = np.split(losses, np.cumsum([w.tokens for w in windows])[:-1])
-    for window, own in zip(windows, losses, strict=True):
-        check_finite(own, window, documents[window.document_id])
+    for window, window_losses in zip(windows, losses, strict=True):
+        check_finite(window_losses, window, documents[window.document_id])
     return losses
 
 
-def _blocks_of_losses(torch, engine: Engine, layouts: list) -> Iterator:
+def _blocks_of_losses(
+    torch: ModuleType,
+    engine: Engine,
+    layouts: Sequence[tuple],  # of `pass_layout`
+) -> Iterator:
     "Losses of the scored tokens, in tiles or by whole rows; float32 whatever the model is."
     if engine.tiled:
-        target, done = torch.cat([layout[-1] for layout in layouts]), 0
+        targets = torch.cat([layout[-1] for layout in layouts])
+        begin = 0
         for hidden in head_blocks(torch, engine, layouts):
-            own, done = target[done : done + len(hidden)], done + len(hidden)
-            yield head_losses(torch, engine.head, engine.after, hidden, own)
+            end = begin + len(hidden)
+            yield head_losses(torch, engine.head, engine.after, hidden, targets[begin:end])
+            begin = end
         return
+    step = engine.chunk_rows
     for *where, target in layouts:
-        rows_at, step = logit_rows(torch, engine, *where), engine.chunk_rows
+        rows_at = logit_rows(torch, engine, *where)
         for k in range(0, len(target), step):
             logits = rows_at(slice(k, k + step))
             target = target.to(logits.device)

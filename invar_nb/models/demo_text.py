@@ -42,25 +42,31 @@ def library_modules(
     "Dotted name -> source file of each module that every system has, sorted by name."
     root = Path(folder or sysconfig.get_paths()["stdlib"])
     modules = {}
-    for here, folders, files in os.walk(root):
+    for directory, folders, files in os.walk(root):
         folders[:] = set(folders) - _LEFT_OUT
-        for path in (Path(here, name) for name in files if name.endswith(".py")):
-            parts = path.relative_to(root).with_suffix("").parts
-            if parts[-1] not in _LEFT_OUT:
-                modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+        for path in (Path(directory, name) for name in files if name.endswith(".py")):
+            *packages, module = path.relative_to(root).with_suffix("").parts
+            if module in _LEFT_OUT:
+                continue
+            if module != "__init__":
+                packages.append(module)
+            modules[".".join(packages)] = path
     return dict(sorted(modules.items()))
 
 # %% ../../nbs/models/12_demo_text.ipynb #c025
 def module_docstring(path: Path) -> str:
     "The docstring of a source file, or nothing; only its first statement is parsed."
-    source, other = path.read_bytes(), (tokenize.ENCODING, tokenize.COMMENT, tokenize.NL)
+    source = path.read_bytes()
     tokens = tokenize.tokenize(io.BytesIO(source).readline)
-    if next(t for t in tokens if t.type not in other).type != tokenize.STRING:
+    before_statement = (tokenize.ENCODING, tokenize.COMMENT, tokenize.NL)
+    first = next(t for t in tokens if t.type not in before_statement)
+    if first.type != tokenize.STRING:
         return ""
-    last = next(t for t in tokens if t.type == tokenize.NEWLINE).end[0]
+    last_line = next(t for t in tokens if t.type == tokenize.NEWLINE).end[0]
+    statement = b"\n".join(source.splitlines()[:last_line])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # old escape sequences are no concern of ours
-        return ast.get_docstring(ast.parse(b"\n".join(source.splitlines()[:last]))) or ""
+        return ast.get_docstring(ast.parse(statement)) or ""
 
 # %% ../../nbs/models/12_demo_text.ipynb #c011
 def passages(text: str) -> list[str]:
@@ -84,27 +90,17 @@ def demo_documents(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     "Module names, sorted, and their docstrings, each passage once. Raises ContractError."
     modules = library_modules() if modules is None else modules
-    if known is None:
-        try:
-            from pydoc_data.topics import topics
-        except ImportError:
-            refuse(
-                "demo_documents",
-                "Python's manual must be installed",
-                "no module pydoc_data.topics",
-                "Install the full standard library (some systems split it into packages)",
-            )
-        known = set().union(*map(text_runs, topics.values()))
-    documents, seen = {}, set(known)
+    seen_runs = _runs_of_manual() if known is None else set(known)
+    documents = {}
     for name, path in modules.items():
         docstring = module_docstring(path)
         if not 200 <= len(docstring) <= 3000:
             continue
-        new = (block for block in passages(docstring) if seen.isdisjoint(text_runs(block)))
-        text = "\n\n".join(new)
+        blocks = passages(docstring)
+        text = "\n\n".join(b for b in blocks if seen_runs.isdisjoint(text_runs(b)))
         if len(text) >= 200:
             documents[name] = text
-            seen |= text_runs(text)
+            seen_runs |= text_runs(text)
     if len(documents) < 20:
         refuse(
             "demo_documents",
@@ -113,3 +109,17 @@ def demo_documents(
             "Use a full CPython",
         )
     return tuple(documents), tuple(documents.values())
+
+
+def _runs_of_manual() -> set[str]:
+    "The runs of characters in the texts that help() shows; ContractError without them."
+    try:
+        from pydoc_data.topics import topics
+    except ImportError:
+        refuse(
+            "demo_documents",
+            "Python's manual must be installed",
+            "no module pydoc_data.topics",
+            "Install the full standard library (some systems split it into packages)",
+        )
+    return set().union(*map(text_runs, topics.values()))

@@ -7,21 +7,35 @@ __all__ = ['COLUMNS', 'ROWS', 'Tiles', 'head_losses', 'can_tile']
 
 # %% ../../nbs/models/03_head_tiles.ipynb #c003
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
+from types import ModuleType
 
 # %% ../../nbs/models/03_head_tiles.ipynb #c012
-COLUMNS, ROWS = 1008, 512  # of a tile: 2 MiB of float32 stay in a processor's cache
+COLUMNS = 1008  # of a tile: with its rows 2 MiB of float32, which stay in a processor's cache
+ROWS = 512
 _LOG2E = math.log2(math.e)
 
 
 class Tiles:
     "Shifted logits over log 2 of a block of rows, a tile at a time, in one buffer."
 
-    def __init__(self, torch, head, after: Callable | None, hidden, target, *, shifted=True):
-        self.torch, self.head, self.after, self.shifted = torch, head, after, shifted
-        self.plain = after is None and hidden.dtype == torch.float32
-        self.rows = hidden * _LOG2E if self.plain else hidden
+    def __init__(
+        self,
+        torch: ModuleType,
+        head: object,  # a torch.nn.Linear
+        after: Callable | None,  # what the model does to its logits behind the head
+        hidden: object,  # tensor, shape (rows, width)
+        target: object,  # tensor, shape (rows,)
+        *,
+        shifted: bool = True,  # by the maximum of the first tile
+    ):
+        self.torch = torch
+        self.head = head
+        self.after = after
+        self.shifted = shifted
+        self.is_plain = after is None and hidden.dtype == torch.float32
+        self.rows = hidden * _LOG2E if self.is_plain else hidden
         self.shift = hidden.new_zeros((len(hidden), 1), dtype=torch.float32)
         self.picked = self.shift[:, 0].clone()  # x of the targets
         size = len(head.weight)
@@ -31,7 +45,7 @@ class Tiles:
         self.cuts = torch.searchsorted(self.target, begins).tolist()
         self.space = self.shift.new_empty(len(hidden) * self.edges[1])
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator:
         "Each tile, shape (rows, columns); the caller may overwrite it."
         for k, (begin, end) in enumerate(pairwise(self.edges)):
             x = self._logits(begin, end)
@@ -44,11 +58,13 @@ class Tiles:
                 self.picked[at] = x[at, self.target[cut] - begin]
             yield x
 
-    def _logits(self, begin: int, end: int):
-        torch, weight = self.torch, self.head.weight[begin:end]
+    def _logits(self, begin: int, end: int) -> object:
+        "Shifted logits over log 2 of some columns, in the buffer."
+        torch = self.torch
+        weight = self.head.weight[begin:end]
         bias = None if self.head.bias is None else self.head.bias[begin:end]
         x = self.space[: len(self.rows) * (end - begin)].view(len(self.rows), -1)
-        if not self.plain:
+        if not self.is_plain:
             logits = torch.nn.functional.linear(self.rows, weight, bias)
             if self.after is not None:
                 logits = self.after(logits)
@@ -61,12 +77,12 @@ class Tiles:
 
 # %% ../../nbs/models/03_head_tiles.ipynb #c015
 def head_losses(
-    torch,
+    torch: ModuleType,
     head: object,  # a torch.nn.Linear
     after: Callable | None,  # what the model does to its logits behind the head
-    hidden,  # shape (rows, width)
-    target,  # shape (rows,)
-):
+    hidden: object,  # tensor, shape (rows, width)
+    target: object,  # tensor, shape (rows,)
+) -> object:
     "@eq-head-tiles-sum: -log p of each target [nats, float32], shape (rows,)."
     tiles = Tiles(torch, head, after, hidden, target)
     total = torch.stack([x.exp2_().sum(1) for x in tiles]).sum(0)
@@ -78,20 +94,22 @@ def head_losses(
     return losses
 
 
-def _careful(torch, head, after, hidden, target):
-    "The same with a running maximum."
+def _careful(
+    torch: ModuleType, head: object, after: Callable | None, hidden: object, target: object
+) -> object:
+    "Losses of rows whose sums overflow, with a running maximum."
     tiles = Tiles(torch, head, after, hidden, target, shifted=False)
     total = torch.zeros_like(tiles.picked)
     high = torch.full_like(total, torch.finfo(total.dtype).min)
     for x in tiles:
-        new = high.maximum(x.amax(1))
-        total = total * (high - new).exp2() + x.sub_(new[:, None]).exp2_().sum(1)
-        high = new
+        higher = high.maximum(x.amax(1))
+        total = total * (high - higher).exp2() + x.sub_(higher[:, None]).exp2_().sum(1)
+        high = higher
     return (total.log2() + high - tiles.picked) * math.log(2)
 
 # %% ../../nbs/models/03_head_tiles.ipynb #c018
 def can_tile(
-    torch,
+    torch: ModuleType,
     head: object,
 ) -> bool:
     "Whether a head is a plain matrix that nothing else listens to."

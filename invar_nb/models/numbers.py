@@ -58,7 +58,8 @@ def pieces(t: Stored) -> list[tuple[int, int]]:
 
 def raw(t: Stored, start: int, stop: int) -> bytes:
     "The bytes of the elements start to stop."
-    first, last = (k * t.n_bytes // t.n for k in (start, stop))
+    first = start * t.n_bytes // t.n
+    last = stop * t.n_bytes // t.n
     with open_file(t.path, "compare_weights") as file:
         file.seek(t.offset + first)
         return file.read(last - first)
@@ -74,9 +75,9 @@ def is_rounded(x: np.ndarray, y: np.ndarray) -> bool:
     gaps = np.diff(levels)
     step = np.median(gaps[gaps <= 1.5 * gaps.min()])  # half precision blurs single ones
     step = gaps.sum() / np.round(gaps / step).sum()
-    places = (levels - levels[0]) / step
-    even = places[-1] < 255.5 and np.abs(places - np.round(places)).max() < 0.2
-    return bool(even and np.abs(y - x).max() <= 0.6 * step)
+    steps = (levels - levels[0]) / step  # from the lowest level
+    is_even = steps[-1] < 255.5 and np.abs(steps - np.round(steps)).max() < 0.2
+    return bool(is_even and np.abs(y - x).max() <= 0.6 * step)
 
 
 def on_grid(x: np.ndarray, y: np.ndarray, columns: int) -> bool:
@@ -84,9 +85,19 @@ def on_grid(x: np.ndarray, y: np.ndarray, columns: int) -> bool:
     for size in (columns, 128, 64, 32):
         if columns % size or size < 16 or y.size < size:
             continue
-        groups = [v[: v.size // size * size].reshape(-1, size)[:200] for v in (x, y)]
-        odd = (not is_rounded(*pair) for pair in zip(*groups, strict=True))
-        few = len(groups[0]) // 10  # a trained tensor is given up after so many
-        if sum(1 for _ in islice(filter(None, odd), few + 1)) <= few:
+        pairs = zip(_groups(x, size), _groups(y, size), strict=True)
+        if _nine_in_ten_are_rounded(list(pairs)):
             return True
     return False
+
+
+def _groups(x: np.ndarray, size: int) -> np.ndarray:
+    "The first groups of so many numbers, at most 200."
+    return x[: x.size // size * size].reshape(-1, size)[:200]
+
+
+def _nine_in_ten_are_rounded(pairs: list[tuple[np.ndarray, np.ndarray]]) -> bool:
+    "A trained tensor is given up as soon as more than one in ten is none."
+    allowed = len(pairs) // 10
+    unrounded = (pair for pair in pairs if not is_rounded(*pair))
+    return len(list(islice(unrounded, allowed + 1))) <= allowed

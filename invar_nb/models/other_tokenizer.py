@@ -6,7 +6,8 @@
 __all__ = ['check_spelled', 'plan_whole', 'document_of_each_text', 'whole_data_id', 'whole_documents']
 
 # %% ../../nbs/models/10_other_tokenizer.ipynb #c020
-from collections.abc import Callable, Iterable
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 from os.path import commonprefix
 
 import numpy as np
@@ -19,8 +20,8 @@ from .text import Documents, document_start
 from .text_plan import TextPlan, plan_text
 
 # %% ../../nbs/models/10_other_tokenizer.ipynb #c021
-def _back(tokenizer, text):
-    "The text that the tokens spell."
+def _respelled(tokenizer: object, text: str) -> str:
+    "The text that the tokens of a text spell."
     ids = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
     return tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
 
@@ -32,21 +33,33 @@ def check_spelled(
     "Raise ContractError where a text does not come back from its tokens."
     texts = tuple(texts)
     for i, text in enumerate(texts):
-        if (back := _back(tokenizer, text)) == text:
+        respelled = _respelled(tokenizer, text)
+        if respelled == text:
             continue
-        at = len(commonprefix([text, back]))
-        lines = [line for text in texts for line in text.splitlines(keepends=True)]
-        n_bytes = sum(len(line.encode()) for line in lines)
-        missing = sum(len(line.encode()) for line in lines if _back(tokenizer, line) != line)
+        at = len(commonprefix([text, respelled]))
         refuse(
             "plan_whole",
             "every text must come back from its tokens letter by letter",
-            f"{missing / n_bytes:.1%} of the bytes in lines that do not; "
+            f"{_share_lost(tokenizer, texts):.1%} of the bytes in lines that do not; "
             f"document {i} at character {at}: {text[at : at + 12]!r} became "
-            f"{back[at : at + 12]!r}",
+            f"{respelled[at : at + 12]!r}",
             "Leave such documents out, or compare with a model that spells them",
             code="not_spelled",
         )
+
+
+def _share_lost(tokenizer: object, texts: Iterable[str]) -> float:
+    "Share of the bytes that stand in lines which do not come back."
+    n_bytes = 0
+    n_lost = 0
+    for line in itertools.chain.from_iterable(
+        text.splitlines(keepends=True) for text in texts
+    ):
+        size = len(line.encode())
+        n_bytes += size
+        if _respelled(tokenizer, line) != line:
+            n_lost += size
+    return n_lost / n_bytes
 
 # %% ../../nbs/models/10_other_tokenizer.ipynb #c008
 def plan_whole(
@@ -64,20 +77,10 @@ def plan_whole(
         texts = Documents(texts=(texts,) if isinstance(texts, str) else tuple(texts))
     words = getattr(tokenizer, "tokenizer", tokenizer)
     check_spelled(words, texts.texts)
-    if (
-        prefix_token is not None
-        or bos == "none"
-        or bos == "auto"
-        and not any(document_start(words, text, bos) for text in texts.texts[:1])
-    ):
-        line = words("\n", add_special_tokens=False, verbose=False)["input_ids"]
-        tokens = (
-            prefix_token,
-            getattr(words, "bos_token_id", None),
-            getattr(words, "eos_token_id", None),
-            line[0] if len(line) == 1 else None,
-        )
-        bos, prefix_token = "none", next((t for t in tokens if t is not None), None)
+    has_prefix = prefix_token is not None or bos == "none"
+    if has_prefix or not document_start(words, texts.texts[0], bos):
+        bos = "none"
+        prefix_token = next(_prefix_tokens(words, prefix_token), None)
         if prefix_token is None:
             refuse(
                 "plan_whole",
@@ -95,8 +98,20 @@ def plan_whole(
         progress=progress,
     )
 
+
+def _prefix_tokens(tokenizer: object, token: int | None) -> Iterator[int]:
+    "Tokens that may stand before a document: the given one, BOS, EOS, a line break."
+    if token is not None:
+        yield token
+    for name in ("bos_token_id", "eos_token_id"):
+        if getattr(tokenizer, name, None) is not None:
+            yield getattr(tokenizer, name)
+    line_break = tokenizer("\n", add_special_tokens=False, verbose=False)["input_ids"]
+    if len(line_break) == 1:
+        yield line_break[0]
+
 # %% ../../nbs/models/10_other_tokenizer.ipynb #c012
-_OWN = (
+_OF_ONE_ARM = (
     "tokenizer_digest",
     "bos_tokens",
     "bos",
@@ -104,25 +119,22 @@ _OWN = (
     "languages",
     "windows_planned",
     "windows_scored",
-)  # facts of one arm, not of the comparison
+)  # facts that are not of the comparison
 
 
 def document_of_each_text(plan: TextPlan) -> list[str]:
     "The document that each text of a plan belongs to."
-    of = {w.document_id: d for w, d in zip(plan.windows, plan.document_ids, strict=True)}
-    return [of[name] for name in plan.token_ids]
+    owners = {w.document_id: d for w, d in zip(plan.windows, plan.document_ids, strict=True)}
+    return [owners[name] for name in plan.token_ids]
 
 
 def whole_data_id(plan: TextPlan) -> str:
     "Digest of the texts that a plan covers: what two tokenizers have in common."
-    return digest(
-        canonical_json(
-            {
-                "documents": document_of_each_text(plan),
-                "texts": plan.provenance["text_digests"],
-            }
-        )
-    )
+    facts = {
+        "documents": document_of_each_text(plan),
+        "texts": plan.provenance["text_digests"],
+    }
+    return digest(canonical_json(facts))
 
 
 def whole_documents(
@@ -132,14 +144,15 @@ def whole_documents(
     "The losses of whole documents, which models with other tokenizers have too."
     owners = document_of_each_text(plan)
     names = list(dict.fromkeys(owners))
-    place = {name: i for i, name in enumerate(names)}
-    code = np.array([place[name] for name in plan.document_ids])
-    nats, tokens = (np.bincount(code, weights=x, minlength=len(names)) for x in losses.totals)
-    n_bytes = np.bincount(
-        [place[name] for name in owners], weights=plan.provenance["text_bytes"]
-    ).astype(int)
-    own = {name: losses.provenance.get(name) for name in _OWN}
-    kept = {k: v for k, v in losses.provenance.items() if k not in _OWN}
+    row_of = {name: i for i, name in enumerate(names)}
+    window_rows = np.array([row_of[name] for name in plan.document_ids])
+    nats, tokens = (
+        np.bincount(window_rows, weights=x, minlength=len(names)) for x in losses.totals
+    )
+    text_rows = [row_of[name] for name in owners]
+    n_bytes = np.bincount(text_rows, weights=plan.provenance["text_bytes"]).astype(int)
+    arm_facts = {name: losses.provenance.get(name) for name in _OF_ONE_ARM}
+    shared = {k: v for k, v in losses.provenance.items() if k not in _OF_ONE_ARM}
     return WindowLosses.from_arrays(
         names,
         n_bytes,
@@ -150,5 +163,5 @@ def whole_documents(
         weight_unit="bytes",
         columns={"own_tokens": tokens},
         sums=False,
-        provenance={**kept, "whole_documents": own},
+        provenance={**shared, "whole_documents": arm_facts},
     )

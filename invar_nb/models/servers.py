@@ -4,11 +4,12 @@
 
 # %% auto #0
 __all__ = ['KEY_VARIABLE', 'ENGINES', 'DIALECTS', 'Address', 'Requests', 'is_address', 'as_address', 'host_of', 'mask_key',
-           'exchange', 'Connection', 'Served', 'identify', 'check_reply', 'read_reply', 'refuse_change', 'Scorer',
-           'ask_each', 'probe_server', 'ask_server', 'check_fits', 'score_served']
+           'Reply', 'exchange', 'Connection', 'Served', 'identify', 'check_reply', 'Answered', 'Dialect', 'read_reply',
+           'refuse_change', 'Scorer', 'ask_each', 'probe_server', 'ask_server', 'check_fits', 'score_served']
 
 # %% ../../nbs/models/09_servers.ipynb #c002
 import contextlib
+import functools
 import json
 import os
 import random
@@ -19,6 +20,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple, NoReturn
 from urllib.parse import quote, urlsplit
 
 import numpy as np
@@ -27,7 +29,7 @@ import numpy as np
 import invar_nb
 from ..arms.window_losses import WindowLosses
 from ..foundations.refuse import UsageError, as_count, is_number, refuse
-from .score import open_kept, planned_losses, spending
+from .score import open_finished, planned_losses, spending
 from .text_plan import TextPlan
 
 # %% ../../nbs/models/09_servers.ipynb #c012
@@ -94,7 +96,7 @@ def as_address(text: str) -> Address:
 
 
 def host_of(text: str) -> str:
-    "Of an address, what gets the key: `http://host:8000`."
+    "Scheme, host and port of an address, which get the key: `http://host:8000`."
     return "/".join(as_address(text).url.split("/")[:3]).lower()
 
 # %% ../../nbs/models/09_servers.ipynb #c0191
@@ -119,6 +121,7 @@ def mask_key(value: object, key: str) -> object:
 
 # %% ../../nbs/models/09_servers.ipynb #c020
 def _first_words(data: bytes, key: str) -> str:
+    "The beginning of a reply, for a message, without the key and without HTML's tags."
     text = mask_key(data[:100_000].decode("utf-8", "replace"), key)
     text = re.sub(r"<[^>]*>", " ", text[:2000])
     return " ".join(text.split())[:120] or "nothing"
@@ -155,8 +158,21 @@ def _parsed(status: int, data: bytes, path: str, key: str = "") -> object:
     )
 
 # %% ../../nbs/models/09_servers.ipynb #c0212
-async def exchange(url: str, body: Mapping | None, limit: int, options: dict) -> tuple:
-    "One request, a GET without a body: (status, Retry-After, at most `limit` bytes)."
+class Reply(NamedTuple):
+    "A reply as it came over the wire."
+
+    status: int
+    retry_after: str | None  # the header of this name
+    data: bytes
+
+
+async def exchange(
+    url: str,
+    body: Mapping | None,  # None: a GET
+    limit: int,  # bytes of a reply
+    options: dict,  # of httpx.AsyncClient
+) -> Reply:
+    "One request; a reply of more bytes than the limit is refused."
     import httpx
 
     async with (
@@ -174,10 +190,53 @@ async def exchange(url: str, body: Mapping | None, limit: int, options: dict) ->
                     "Is this the server itself?",
                     code="size",
                 )
-        return reply.status_code, reply.headers.get("retry-after"), bytes(data)
+        return Reply(reply.status_code, reply.headers.get("retry-after"), bytes(data))
+
+# %% ../../nbs/models/09_servers.ipynb #sv01
+def _read_key() -> str:
+    "The key in the environment, '' without one; refuses what cannot be sent or masked."
+    key = os.environ.get(KEY_VARIABLE, "").strip()
+    if not (key.isascii() and key.isprintable()):
+        refuse(
+            _WHERE,
+            f"{KEY_VARIABLE} must be one line of printable ASCII",
+            "another character in it",
+            "Set it again, without quotes and line breaks",
+            error=UsageError,
+        )
+    if key and not 8 <= len(key) <= 8192:
+        refuse(
+            _WHERE,
+            f"{KEY_VARIABLE} must have 8 to 8192 characters, since it is masked in replies",
+            f"{len(key)}",
+            "Unset it where the server needs no key",
+            error=UsageError,
+        )
+    return key
+
+
+def _pause_wished(reply: Reply, default: float) -> float:
+    "Seconds that the server wants us to wait, where it says so."
+    is_number_of_seconds = re.fullmatch(r"\d+(\.\d+)?", reply.retry_after or "")
+    return float(reply.retry_after) if is_number_of_seconds else default
+
+
+def _transport_problem(error: Exception, timeout: float) -> str:
+    "A failed exchange in words; not those of a protocol error, which repeats what was sent."
+    import httpx
+
+    if isinstance(error, TimeoutError):
+        return f"{type(error).__name__} no end in {timeout:g} s"
+    if not isinstance(error, (httpx.ConnectError, OSError)):
+        return type(error).__name__
+    cause = error
+    while cause.__cause__ or cause.__context__:
+        cause = cause.__cause__ or cause.__context__
+    return f"{type(cause).__name__} {cause}"
 
 # %% ../../nbs/models/09_servers.ipynb #c022
-_AGAIN = {408, 425, 429, 500, 502, 503, 504}
+_RETRIED = {408, 425, 429, 500, 502, 503, 504}  # statuses that may pass
+_LONGEST_PAUSE = 300  # seconds
 
 
 class Connection:
@@ -194,25 +253,9 @@ class Connection:
                 "In the clone: pip install '.[servers]'",
                 code="not_installed",
             )
-        self.key = os.environ.get(KEY_VARIABLE, "").strip()
-        if not (self.key.isascii() and self.key.isprintable()):
-            refuse(
-                _WHERE,
-                f"{KEY_VARIABLE} must be one line of printable ASCII",
-                "another character in it",
-                "Set it again, without quotes and line breaks",
-                error=UsageError,
-            )
-        if self.key and not 8 <= len(self.key) <= 8192:
-            refuse(
-                _WHERE,
-                f"{KEY_VARIABLE} must have 8 to 8192 characters, since it is "
-                "masked in replies",
-                f"{len(self.key)}",
-                "Unset it where the server needs no key",
-                error=UsageError,
-            )
-        self.address, self.requests = address, requests
+        self.key = _read_key()
+        self.address = address
+        self.requests = requests
         headers = {
             "Accept": "application/json",
             "Accept-Encoding": "identity",
@@ -220,48 +263,46 @@ class Connection:
         }
         if self.key:
             headers["Authorization"] = f"Bearer {self.key}"
-        self.options = dict(
-            headers=headers, timeout=None, trust_env=False, verify=ssl.create_default_context()
-        )  # this system's certificates
+        self.options = {
+            "headers": headers,
+            "timeout": None,  # the whole exchange has a deadline
+            "trust_env": False,
+            "verify": ssl.create_default_context(),  # this system's certificates
+        }
 
     def __enter__(self) -> "Connection":
         from anyio.from_thread import start_blocking_portal  # httpx brings it
 
-        self.held = contextlib.ExitStack()
-        self.portal = self.held.enter_context(start_blocking_portal())
+        self.exit_stack = contextlib.ExitStack()
+        self.portal = self.exit_stack.enter_context(start_blocking_portal())
         return self
 
-    def __exit__(self, *error):
-        return self.held.__exit__(*error)
+    def __exit__(self, *error: object) -> bool | None:
+        return self.exit_stack.__exit__(*error)
 
     async def ask(self, path: str, body: Mapping | None = None, tokens: int = 0) -> object:
         "The JSON that a path answers with; ConnectionError when it fails too often."
         import anyio
         import httpx
 
-        wanted, url, problem = self.requests, self.address.url + path, "no answer"
-        again = wanted.retries if body is not None else min(2, wanted.retries)
-        for attempt in range(1 + again):
-            pause = min(30.0, wanted.backoff * 2**attempt) * random.uniform(0.5, 1)
+        url = self.address.url + path
+        limit = 2**20 + 4096 * tokens
+        retries = self.requests.retries
+        if body is None:
+            retries = min(2, retries)
+        for attempt in range(1 + retries):
+            doubled = min(30.0, self.requests.backoff * 2**attempt)
+            pause = doubled * random.uniform(0.5, 1)
             try:
-                with anyio.fail_after(wanted.timeout):
-                    status, later, data = await exchange(
-                        url, body, 2**20 + 4096 * tokens, self.options
-                    )
-                if status not in _AGAIN:
-                    return _parsed(status, data, path, self.key)
-                problem = f"{status} ({_first_words(data, self.key)})"
-                if re.fullmatch(r"\d+(\.\d+)?", later or ""):
-                    pause = float(later)
+                with anyio.fail_after(self.requests.timeout):
+                    reply = await exchange(url, body, limit, self.options)
+                if reply.status not in _RETRIED:
+                    return _parsed(reply.status, reply.data, path, self.key)
+                problem = f"{reply.status} ({_first_words(reply.data, self.key)})"
+                pause = _pause_wished(reply, pause)
             except (httpx.TransportError, OSError) as error:
-                problem = type(error).__name__  # a protocol error repeats what the server sent
-                if isinstance(error, TimeoutError):
-                    problem += f" no end in {wanted.timeout:g} s"
-                elif isinstance(error, (httpx.ConnectError, OSError)):
-                    while cause := error.__cause__ or error.__context__:
-                        error = cause
-                    problem = f"{type(error).__name__} {error}"
-            if attempt == again or pause > 300:
+                problem = _transport_problem(error, self.requests.timeout)
+            if attempt == retries or pause > _LONGEST_PAUSE:
                 break
             await anyio.sleep(pause)
         raise ConnectionError(
@@ -270,10 +311,10 @@ class Connection:
             "resume."
         )
 
-# %% ../../nbs/models/09_servers.ipynb #c025
+# %% ../../nbs/models/09_servers.ipynb #sv03
 @dataclass(frozen=True, kw_only=True)
 class Served:
-    "What a server says of itself."
+    "The model and the engine of a server, as it names them."
 
     engine: str
     model: str
@@ -282,8 +323,8 @@ class Served:
     max_length: int | None = None  # positions, those of generated tokens included
 
 
-def _at(value: object, *path, kind: type = object) -> object:
-    "What stands at a path of names and places, where it has the right type; else None."
+def _at(value: object, *path: str | int, kind: type = object) -> object:
+    "The value at a path of names and numbers; None where there is none of this type."
     for step in path:
         try:
             value = value[step]
@@ -291,39 +332,50 @@ def _at(value: object, *path, kind: type = object) -> object:
             return None
     return value if isinstance(value, kind) else None
 
+# %% ../../nbs/models/09_servers.ipynb #sv05
+def _model_entry(
+    listing: object,  # of /v1/models
+    model: str | None,  # name as typed
+) -> Mapping:
+    "The listed entry of the one model that is meant; {} where none is listed."
+    entries = _listed_models(listing)
+    if model is None:  # adapters name the model that they belong to
+        entries = [entry for entry in entries if not entry.get("parent")] or entries
+    if not entries and model is None:
+        return {}
+    matching = [entry for entry in entries if model in (None, entry["id"])]
+    if len(matching) != 1:
+        _refuse_models(entries)
+    return matching[0]
 
+
+def _refuse_models(entries: list[Mapping]) -> NoReturn:
+    "Refuse an address that does not say which of the listed models is meant."
+    names = ", ".join(repr(entry["id"]) for entry in entries)
+    refuse(
+        _WHERE,
+        "the address must name one model that is served",
+        names or "none listed",
+        "Write its name behind the address: URL#NAME",
+        code="model",
+    )
+
+
+def _listed_models(listing: object) -> list[Mapping]:
+    "The entries that have a name."
+    rows = _at(listing, "data", kind=list) or ()
+    return [row for row in rows if _at(row, "id", kind=str)]
+
+# %% ../../nbs/models/09_servers.ipynb #c025
 def identify(
     get: Callable,  # path -> the JSON found there, or None
     *,
     wanted: str = "openai",  # engine as typed; "openai": find out
     model: str | None = None,  # where several are served
 ) -> Served:
-    "Which engine answers, and with which model; by asking."
-    entries = [
-        e for e in _at(get("/v1/models"), "data", kind=list) or () if _at(e, "id", kind=str)
-    ]
-    if model is None:
-        entries = [e for e in entries if not e.get("parent")] or entries
-    named = [e for e in entries if model in (None, e["id"])]
-    if len(named) != 1 and (entries or model is not None):
-        refuse(
-            _WHERE,
-            "the address must name one model that is served",
-            ", ".join(repr(e["id"]) for e in entries) or "none listed",
-            "Write its name behind the address: URL#NAME",
-            code="model",
-        )
-    entry = named[0] if named else {}
-    sglang = lambda name: get(f"/{name}") or get(f"/get_{name}")
-    engine = _at(entry, "owned_by", kind=str)
-    if engine not in ("vllm", "sglang", "llamacpp"):
-        engine = (
-            "sglang"
-            if _at(sglang("model_info"), "model_path", kind=str)
-            else "vllm"
-            if _at(get("/version"), "version", kind=str)
-            else wanted
-        )
+    "The engine and the model that answer, found out by requests."
+    entry = _model_entry(get("/v1/models"), model)
+    engine = _engine_of(entry, get, wanted)
     if engine == "llamacpp" or wanted not in ("openai", engine):
         refuse(
             _WHERE,
@@ -333,10 +385,9 @@ def identify(
             "Write openai: before the URL; of llama.cpp, score the GGUF itself",
             code="engine",
         )
-    about = sglang("model_info") if engine == "sglang" else None
-    version = sglang("server_info") if engine == "sglang" else get("/version")
-    path, mark = (_at(about, name, kind=str) for name in ("model_path", "weight_version"))
-    weights = _at(entry, "root", kind=str) or " ".join(filter(None, (path, mark)))
+    info = _get_sglang(get, "model_info") if engine == "sglang" else None
+    about_server = _get_sglang(get, "server_info") if engine == "sglang" else get("/version")
+    path = _at(info, "model_path", kind=str)
     name = _at(entry, "id", kind=str) or path
     if name is None:
         refuse(
@@ -346,13 +397,32 @@ def identify(
             "Check the address; name the model: URL#NAME",
             code="model",
         )
+    path_and_version = filter(None, (path, _at(info, "weight_version", kind=str)))
+    weights = _at(entry, "root", kind=str) or " ".join(path_and_version)
     return Served(
         engine=engine,
         model=name,
         weights=weights or None,
-        version=_at(version, "version", kind=str),
+        version=_at(about_server, "version", kind=str),
         max_length=_at(entry, "max_model_len", kind=int),
     )
+
+
+def _engine_of(entry: Mapping, get: Callable, wanted: str) -> str:
+    "The engine: as the model's owner says, else by paths that only one engine has."
+    owner = _at(entry, "owned_by", kind=str)
+    if owner in ("vllm", "sglang", "llamacpp"):
+        return owner
+    if _at(_get_sglang(get, "model_info"), "model_path", kind=str):
+        return "sglang"
+    if _at(get("/version"), "version", kind=str):
+        return "vllm"
+    return wanted
+
+
+def _get_sglang(get: Callable, name: str) -> object:
+    "SGLang's JSON at a path, which older versions call get_NAME."
+    return get(f"/{name}") or get(f"/get_{name}")
 
 # %% ../../nbs/models/09_servers.ipynb #c028
 _SMALLEST = -9999.0  # vLLM's minus infinity
@@ -369,133 +439,187 @@ def check_reply(
     ids: Sequence[int],  # the ids that were sent
 ) -> np.ndarray:  # float64, shape (len(ids) - 1,)
     "Log-probabilities of tokens 1 to n - 1, where a reply is about the ids that were sent."
-    n, say = len(ids), lambda must, got, cure, code: refuse(_WHERE, must, got, cure, code=code)
-    if not isinstance(same_ids, list):
-        say(
-            "a reply must return the token ids that were sent",
-            "none",
-            "vLLM does so from 0.10.2 on. Update the server",
-            "no_ids",
-        )
-    if same_ids != list(ids):
-        both = min(n, len(same_ids))
-        at = next((k for k in range(both) if same_ids[k] != ids[k]), both)
-        say(
-            "the token ids that come back must be those that were sent",
-            f"{len(same_ids)} for {n} ids, first different at {at} ({same_ids[at : at + 3]} for "
-            f"{list(ids[at : at + 3])})",
-            "The server changes the prompt, mixes up replies, or "
-            "has another tokenizer: check --tokenizer",
-            "ids",
-        )
+    _check_ids(same_ids, list(ids))
+    n = len(ids)
     if len(values) != n:
-        say(
+        refuse(
+            _WHERE,
             f"a reply must hold an entry for each of the {n} tokens",
             f"{len(values)}",
             "The server cuts, extends or changes prompts; look at its options",
-            "count",
+            code="count",
         )
     if values[0] is not None:
-        say(
+        refuse(
+            _WHERE,
             "the first token must have no log-probability: nothing stands before it",
             repr(values[0]),
             "The server adds something before the prompt",
-            "first",
+            code="first",
         )
     for k, value in enumerate(values[1:], 1):
         if not (is_number(value) and _SMALLEST < value <= _ROUNDING):
-            say(
+            refuse(
+                _WHERE,
                 "a log-probability must be a finite number, at most 0 and above -9999",
                 f"{value!r} at token {k}",
                 "See the server's logs; NaN is a broken kernel, "
                 "-9999 a token of probability 0, null is none, a positive one a raw logit",
-                "no_number",
+                code="no_number",
             )
     if n > 2 and not any(values[1:]):
-        say("log-probabilities must not all be 0.0", f"{n - 1} zeros", _NO_PROMPT, "zeros")
+        must = "log-probabilities must not all be 0.0"
+        refuse(_WHERE, must, f"{n - 1} zeros", _NO_PROMPT, code="zeros")
     return np.array(values[1:], dtype=np.float64)
 
-# %% ../../nbs/models/09_servers.ipynb #c031
-def _read_vllm(reply, entries, ids, spell):
-    if len(entries) == len(ids):
-        entries = [e and _at(e, str(i), "logprob") for e, i in zip(entries, ids, strict=True)]
-    return entries, _at(reply, "choices", 0, "prompt_token_ids")
 
+def _check_ids(same_ids: object, ids: list[int]) -> None:
+    "Refuse a reply without ids, or with others than were sent."
+    if not isinstance(same_ids, list):
+        refuse(
+            _WHERE,
+            "a reply must return the token ids that were sent",
+            "none",
+            "vLLM does so from 0.10.2 on. Update the server",
+            code="no_ids",
+        )
+    if same_ids == ids:
+        return
+    shorter = min(len(same_ids), len(ids))
+    at = next((k for k in range(shorter) if same_ids[k] != ids[k]), shorter)
+    refuse(
+        _WHERE,
+        "the token ids that come back must be those that were sent",
+        f"{len(same_ids)} for {len(ids)} ids, first different at {at} "
+        f"({same_ids[at : at + 3]} for {ids[at : at + 3]})",
+        "The server changes the prompt, mixes up replies, or "
+        "has another tokenizer: check --tokenizer",
+        code="ids",
+    )
 
-def _read_sglang(reply, entries, ids, spell):
-    same = [_at(e, 1) for e in entries] if len(entries) == len(ids) else list(ids)
-    return [_at(e, 0) for e in entries], same
-
-
-def _read_echo(reply, entries, ids, spell):
-    new = _at(reply, "usage", "completion_tokens", kind=int)
-    new = 1 if new is None else max(new, 0)  # generated tokens stand behind the prompt
-    values = entries[: max(len(entries) - new, 0)]
-    texts = _at(reply, "choices", 0, "logprobs", "tokens", kind=list)
-    same = _at(reply, "choices", 0, "prompt_token_ids")
-    if same is None and len(values) != len(ids):
-        same = list(ids)  # the count is refused
-    if same is None and texts and len(texts) >= len(ids):
-        same = [
-            i if _spells(text, i, spell(i)) else text
-            for text, i in zip(texts[: len(ids)], ids, strict=True)
-        ]
-    return values, same
-
-
+# %% ../../nbs/models/09_servers.ipynb #sv07
 def _spells(token: object, i: int, ours: str) -> bool:
     "Whether a text that came back is token i, whose text is `ours`."
     if not isinstance(token, str):
         return False
     if re.fullmatch(r"token_id:\d+", token):
         return int(token[9:]) == i
-    cut = "\ufffd" in ours and ("\ufffd" in token or token.startswith("bytes:"))
-    plain = [text.replace("▁", " ").strip(" ") for text in (token, ours)]
-    return cut or plain[0] == plain[1]
+    if "\ufffd" in ours and ("\ufffd" in token or token.startswith("bytes:")):
+        return True  # part of a character
+    return _bare(token) == _bare(ours)
 
 
-DIALECTS = {  # engine -> (path, name of the ids, what stands beside them, entries, reader)
-    "vllm": (
-        "/v1/completions",
-        "prompt",
-        {
+def _bare(text: str) -> str:
+    "A token's text without blanks around it, however they are written."
+    return text.replace("▁", " ").strip(" ")
+
+# %% ../../nbs/models/09_servers.ipynb #sv09
+class Answered(NamedTuple):
+    "The log-probabilities and the ids in an engine's reply."
+
+    values: Sequence  # a log-probability for each token
+    same_ids: Sequence | None  # the ids that came back; None: none did
+
+
+def _read_vllm(
+    reply: dict,
+    entries: list,  # of the tokens
+    ids: list[int],  # that were sent
+    spell: Callable,  # id -> text
+) -> Answered:
+    "vLLM's entries map ids to values, with the id that was sent among them."
+    values = entries
+    if len(entries) == len(ids):
+        values = [e and _at(e, str(i), "logprob") for e, i in zip(entries, ids, strict=True)]
+    return Answered(values, _at(reply, "choices", 0, "prompt_token_ids"))
+
+
+def _read_sglang(reply: dict, entries: list, ids: list[int], spell: Callable) -> Answered:
+    "SGLang's entries are (value, id, text); where their number is wrong, that is refused."
+    same_ids = list(ids)
+    if len(entries) == len(ids):
+        same_ids = [_at(entry, 1) for entry in entries]
+    return Answered([_at(entry, 0) for entry in entries], same_ids)
+
+
+def _read_echo(reply: dict, entries: list, ids: list[int], spell: Callable) -> Answered:
+    "The entries of an echoed prompt, with texts for ids; generated tokens stand behind it."
+    generated = _at(reply, "usage", "completion_tokens", kind=int)
+    n_generated = 1 if generated is None else max(generated, 0)
+    values = entries[: max(len(entries) - n_generated, 0)]
+    same_ids = _at(reply, "choices", 0, "prompt_token_ids")
+    if same_ids is not None:
+        return Answered(values, same_ids)
+    if len(values) != len(ids):
+        return Answered(values, list(ids))  # the number is refused
+    texts = _at(reply, "choices", 0, "logprobs", "tokens", kind=list)
+    if not texts or len(texts) < len(ids):
+        return Answered(values, None)
+    spelled = [
+        i if _spells(text, i, spell(i)) else text
+        for text, i in zip(texts[: len(ids)], ids, strict=True)
+    ]
+    return Answered(values, spelled)
+
+# %% ../../nbs/models/09_servers.ipynb #c031
+@dataclass(frozen=True, kw_only=True)
+class Dialect:
+    "How an engine is asked, and how its answer is read."
+
+    path: str
+    ids_name: str  # the field of the ids
+    options: Mapping  # fields beside it
+    entries: tuple  # where the entries of the tokens stand in a reply
+    read: Callable  # (reply, entries, ids, spell) -> Answered
+
+
+DIALECTS = {  # by engine
+    "vllm": Dialect(
+        path="/v1/completions",
+        ids_name="prompt",
+        options={
             "max_tokens": 1,
             "temperature": 0,
             "prompt_logprobs": 1,
             "add_special_tokens": False,
             "return_token_ids": True,
         },
-        ("choices", 0, "prompt_logprobs"),
-        _read_vllm,
+        entries=("choices", 0, "prompt_logprobs"),
+        read=_read_vllm,
     ),
-    "sglang": (
-        "/generate",
-        "input_ids",
-        {
+    "sglang": Dialect(
+        path="/generate",
+        ids_name="input_ids",
+        options={
             "return_logprob": True,
             "logprob_start_len": 0,
             "sampling_params": {"max_new_tokens": 0, "temperature": 0},
         },
-        ("meta_info", "input_token_logprobs"),
-        _read_sglang,
+        entries=("meta_info", "input_token_logprobs"),
+        read=_read_sglang,
     ),
-    "openai": (
-        "/v1/completions",
-        "prompt",
-        {
+    "openai": Dialect(
+        path="/v1/completions",
+        ids_name="prompt",
+        options={
             "max_tokens": 1,
             "temperature": 0,
             "echo": True,
             "logprobs": 1,
             "return_token_ids": True,
         },
-        ("choices", 0, "logprobs", "token_logprobs"),
-        _read_echo,
+        entries=("choices", 0, "logprobs", "token_logprobs"),
+        read=_read_echo,
     ),
 }
 
 
-def read_reply(engine: str, reply: object, ids: list[int], spell: Callable) -> np.ndarray:
+def read_reply(
+    engine: str,
+    reply: object,
+    ids: list[int],  # that were sent
+    spell: Callable,  # id -> text
+) -> np.ndarray:
     "Log-probabilities of tokens 1 to n - 1 in a reply of an engine."
     if not isinstance(reply, dict):
         refuse(
@@ -505,8 +629,8 @@ def read_reply(engine: str, reply: object, ids: list[int], spell: Callable) -> n
             "Is this the server itself?",
             code="not_json",
         )
-    *_, place, read = DIALECTS[engine]
-    if len(choices := _at(reply, "choices", kind=list) or ()) > 1:
+    choices = _at(reply, "choices", kind=list) or ()
+    if len(choices) > 1:
         refuse(
             _WHERE,
             "one prompt must have one answer",
@@ -514,12 +638,16 @@ def read_reply(engine: str, reply: object, ids: list[int], spell: Callable) -> n
             "The server mixes up requests",
             code="choices",
         )
-    if not (entries := _at(reply, *place, kind=list)):
-        refuse(_WHERE, f"a reply must hold {place[-1]}", "none", _NO_PROMPT, code="missing")
-    return check_reply(*read(reply, entries, ids, spell), ids)
+    dialect = DIALECTS[engine]
+    entries = _at(reply, *dialect.entries, kind=list)
+    if not entries:
+        must = f"a reply must hold {dialect.entries[-1]}"
+        refuse(_WHERE, must, "none", _NO_PROMPT, code="missing")
+    answered = dialect.read(reply, entries, ids, spell)
+    return check_reply(answered.values, answered.same_ids, ids)
 
 # %% ../../nbs/models/09_servers.ipynb #c035
-def refuse_change(got: str):
+def refuse_change(got: str) -> NoReturn:
     "Raise ContractError: the server answered with more than one model."
     refuse(
         _WHERE,
@@ -534,7 +662,9 @@ class Scorer:
     "Asks for log-losses of token ids; `stamp` is the model that the first reply named."
 
     def __init__(self, link: Connection, served: Served, tokenizer: object):
-        self.link, self.served, self.stamp = link, served, None
+        self.link = link
+        self.served = served
+        self.stamp = None
         self.spell = tokenizer and (lambda i: tokenizer.decode([int(i)]))
         if served.engine == "openai" and tokenizer is None:
             refuse(
@@ -549,10 +679,12 @@ class Scorer:
         "Log-losses of ids[first:], float64, once they have come."
         return self.link.portal.start_task_soon(self._score, [int(i) for i in ids], first)
 
-    async def _score(self, ids, first):
-        path, name, beside, *_ = DIALECTS[self.served.engine]
-        named = {} if name == "input_ids" else {"model": self.served.model}
-        reply = await self.link.ask(path, named | {name: ids} | beside, tokens=len(ids))
+    async def _score(self, ids: list[int], first: int) -> np.ndarray:
+        dialect = DIALECTS[self.served.engine]
+        body = {dialect.ids_name: ids, **dialect.options}
+        if dialect.ids_name != "input_ids":
+            body = {"model": self.served.model, **body}
+        reply = await self.link.ask(dialect.path, body, tokens=len(ids))
         stamp = [_at(reply, "model"), _at(reply, "meta_info", "weight_version")]
         self.stamp = self.stamp or stamp
         if stamp != self.stamp:
@@ -560,11 +692,16 @@ class Scorer:
         return -read_reply(self.served.engine, reply, ids, self.spell)[first - 1 :]
 
 # %% ../../nbs/models/09_servers.ipynb #c039
-def ask_each(start: Callable, items: Iterable, n: int) -> Iterator[tuple]:
-    "(item, result) as they end, n at a time; `start` makes a Future of an item."
-    left, running = iter(items), {}
+def ask_each(
+    start: Callable,  # item -> Future
+    items: Iterable,
+    n: int,  # under way at a time
+) -> Iterator[tuple]:
+    "(item, result) as they end."
+    remaining = iter(items)
+    running = {}
     while True:
-        running |= {start(item): item for item in islice(left, n - len(running))}
+        running |= {start(item): item for item in islice(remaining, n - len(running))}
         if not running:
             return
         for future in wait(running, return_when=FIRST_COMPLETED).done:
@@ -578,14 +715,19 @@ def _passage(plan: TextPlan, k: int, longest: int) -> np.ndarray:
     return ids[: min(longest, len(ids) - 1)] if len(ids) > 2 else ids
 
 
+def _start_passage(scorer: Scorer, plan: TextPlan, k: int) -> Future:
+    "Log-losses of the passage of window k."
+    return scorer.start(_passage(plan, k, scorer.link.requests.longest))
+
+
 def probe_server(scorer: Scorer, plan: TextPlan) -> dict:
     "Loss of one passage, and how far four answers about it lie apart."
-    longest = scorer.link.requests.longest
-    passages = [_passage(plan, k, longest) for k in range(min(4, len(plan.windows)))]
-    start = lambda k: scorer.start(passages[k])
+    start = functools.partial(_start_passage, scorer, plan)
     answers = [start(0).result() for _ in range(2)]
+    numbers = range(min(4, len(plan.windows)))
     for _ in range(2):
-        answers.append(dict(ask_each(start, range(len(passages)), 4))[0])
+        together = dict(ask_each(start, numbers, 4))
+        answers.append(together[0])
     means = [float(x.mean()) for x in answers]
     return {
         "loss": means[0],
@@ -596,39 +738,79 @@ def probe_server(scorer: Scorer, plan: TextPlan) -> dict:
 
 # %% ../../nbs/models/09_servers.ipynb #c042
 def ask_server(address: str, requests: Requests | None = None) -> Served:
-    "Which engine and model answer at an address; raises what scoring there would raise."
-    place = as_address(address)
-    with Connection(place, requests or Requests()) as link:
+    "The engine and the model at an address; raises the errors that scoring there would raise."
+    parsed = as_address(address)
+    with Connection(parsed, requests or Requests()) as link:
+        get = functools.partial(_get, link)
+        return identify(get, wanted=parsed.engine, model=parsed.model)
 
-        def get(path):  # only /v1/models must be there
-            try:
-                return link.portal.call(link.ask, path)
-            except ConnectionError:
-                if path == "/v1/models":
-                    raise
-            except ValueError as error:  # 404, or a page in place of JSON
-                if getattr(error, "code", "") not in ("status", "not_json"):
-                    raise
-            return None
 
-        return identify(get, wanted=place.engine, model=place.model)
+def _get(link: Connection, path: str) -> object:
+    "The JSON at a path, None where there is none; only /v1/models must be there."
+    try:
+        return link.portal.call(link.ask, path)
+    except ConnectionError:
+        if path == "/v1/models":
+            raise
+    except ValueError as error:  # 404, or a page in place of JSON
+        if getattr(error, "code", "") not in ("status", "not_json"):
+            raise
+    return None
 
 
 def check_fits(plan: TextPlan, served: Served, requests: Requests | None = None) -> None:
     "Refuse windows that are longer than what the server takes."
-    longest, positions = (requests or Requests()).longest, served.max_length or np.inf
+    longest = (requests or Requests()).longest
+    positions = served.max_length or np.inf
     needed = max(w.stop - w.start for w in plan.windows)
     if needed < positions and needed <= longest:
         return
-    most = int(min(positions - 1, longest))
+    limit = int(min(positions - 1, longest))
     refuse(
         _WHERE,
-        f"a window must have at most {most} tokens: one more must fit the "
+        f"a window must have at most {limit} tokens: one more must fit the "
         "server's positions, and each costs it a row of the vocabulary",
         f"{needed}",
-        f"Choose max_length={most} or less",
+        f"Choose max_length={limit} or less",
         code="too_long",
     )
+
+# %% ../../nbs/models/09_servers.ipynb #sv11
+def _ask_windows(
+    scorer: Scorer,
+    plan: TextPlan,
+    missing: Sequence[int],  # numbers of windows
+    put: Callable[[str, float], None],  # keeps the mean loss of a window
+    progress: Callable[[int, int], None] | None,
+) -> None:
+    "Ask for the windows that are missing, several at a time."
+    tokens = plan.tokens
+    n_missing = int(tokens[missing].sum())
+    total = int(tokens.sum())
+    scored = total - n_missing
+    start = functools.partial(_start_window, scorer, plan)
+    with spending(n_missing):
+        for k, losses in ask_each(start, missing, scorer.link.requests.concurrency):
+            put(f"window {k}", float(losses.mean()))
+            scored += int(tokens[k])
+            if progress is not None:
+                progress(scored, total)
+
+
+def _start_window(scorer: Scorer, plan: TextPlan, k: int) -> Future:
+    "Log-losses of the scored tokens of window k."
+    w = plan.windows[k]
+    ids = plan.token_ids[w.document_id][w.start : w.stop]
+    return scorer.start(ids, w.score_from - w.start)
+
+
+def _check_unchanged(scorer: Scorer, plan: TextPlan, probe: Mapping) -> None:
+    "Score the probe's passage once more, and refuse a model that changed since."
+    loss = float(_start_passage(scorer, plan, 0).result().mean())
+    if abs(loss - probe["loss"]) > 10 * probe["noise_floor"] + 0.01:
+        refuse_change(
+            f"{probe['loss']:.4f} nats for the first passage at the start and {loss:.4f} now"
+        )
 
 # %% ../../nbs/models/09_servers.ipynb #c043
 def score_served(
@@ -641,61 +823,43 @@ def score_served(
     progress: Callable[[int, int], None] | None = None,  # (scored tokens so far, in all)
 ) -> WindowLosses:
     "Score every window of a plan by asking a server; the provenance has the noise floor."
-    place, requests, tokens = as_address(address), requests or Requests(), plan.tokens
+    parsed = as_address(address)
+    requests = requests or Requests()
     as_count(requests.concurrency, where=_WHERE, name="concurrency")
     served = ask_server(address, requests)
     check_fits(plan, served, requests)
     key = {
         "data_id": plan.data_id,
-        "url": place.url,
+        "url": parsed.url,
         **asdict(served),
         "invar_nb": invar_nb.__version__,
     }
-    with Connection(place, requests) as link, open_kept(journal, key) as (kept, keep):
+    with Connection(parsed, requests) as link, open_finished(journal, key) as (finished, put):
         scorer = Scorer(link, served, tokenizer)
-        if "probe" not in kept:
-            keep("probe", probe_server(scorer, plan))
-        scorer.stamp = kept["probe"]["stamp"]
-        todo = [k for k in range(len(tokens)) if f"window {k}" not in kept]
-        done = int(tokens.sum() - tokens[todo].sum())
-        if len(kept) > 1:
-            _check_still(scorer, plan, kept["probe"])
-
-        def start(k):
-            w = plan.windows[k]
-            ids = plan.token_ids[w.document_id][w.start : w.stop]
-            return scorer.start(ids, w.score_from - w.start)
-
-        with spending(int(tokens[todo].sum())):
-            for k, losses in ask_each(start, todo, requests.concurrency):
-                keep(f"window {k}", float(losses.mean()))
-                done += int(tokens[k])
-                if progress is not None:
-                    progress(done, int(tokens.sum()))
-        if todo:
-            _check_still(scorer, plan, kept["probe"])
+        if "probe" not in finished:
+            put("probe", probe_server(scorer, plan))
+        probe = finished["probe"]
+        scorer.stamp = probe["stamp"]
+        numbers = range(len(plan.windows))
+        missing = [k for k in numbers if f"window {k}" not in finished]
+        if len(finished) > 1:
+            _check_unchanged(scorer, plan, probe)
+        _ask_windows(scorer, plan, missing, put, progress)
+        if missing:
+            _check_unchanged(scorer, plan, probe)
     if ask_server(address, requests) != served:
         refuse_change("a different answer at /v1/models")
     return planned_losses(
         plan,
-        np.array([kept[f"window {k}"] for k in range(len(tokens))]),
+        np.array([finished[f"window {k}"] for k in numbers]),
         {
             "model": served.model,
             "engine": served.engine,
-            "server": place.url,
+            "server": parsed.url,
             "engine_version": served.version,
             "served_weights": served.weights,
-            **{name: kept["probe"][name] for name in ("noise_floor", "noise_floor_token")},
+            "noise_floor": probe["noise_floor"],
+            "noise_floor_token": probe["noise_floor_token"],
             "invar_nb": invar_nb.__version__,
         },
     )
-
-
-def _check_still(scorer: Scorer, plan: TextPlan, probe: Mapping):
-    "The passage once more: has the model changed since the probe?"
-    passage = _passage(plan, 0, scorer.link.requests.longest)
-    now = float(scorer.start(passage).result().mean())
-    if abs(now - probe["loss"]) > 10 * probe["noise_floor"] + 0.01:
-        refuse_change(
-            f"{probe['loss']:.4f} nats for the first passage at the start and {now:.4f} now"
-        )

@@ -14,7 +14,7 @@ from ..comparison.units import counted
 from ..foundations.store import ABSENT, differences, read_file, strict_json
 from .load import Checkpoint
 
-# %% ../../nbs/models/15_settings_diff.ipynb #c027
+# %% ../../nbs/models/15_settings_diff.ipynb #se00
 FILES = (
     "config.json",
     "generation_config.json",
@@ -27,9 +27,46 @@ FILES = (
     "*.model",
     "*.py",
 )
+
+
 IGNORED = ("transformers_version", "_name_or_path", "name_or_path", "tokenizer_file")
 
+# %% ../../nbs/models/15_settings_diff.ipynb #se01
+def _fields(file: str, a: object, b: object, limit: int = 5) -> list[str]:
+    "The first fields that differ, one line each, and how many more."
+    rows = [
+        row for row in differences(a, b, close=0) if row[0].rpartition(".")[2] not in IGNORED
+    ]
+    lines = [f"{file}: {name} was {_short(x)}, is {_short(y)}" for name, x, y in rows[:limit]]
+    if len(rows) > limit:
+        lines.append(f"{file}: {counted(len(rows) - limit, 'more fields')} differ")
+    return lines
 
+
+def _short(value: object) -> str:
+    "A value as JSON, in at most 40 characters."
+    if value == ABSENT:
+        return "absent"
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+# %% ../../nbs/models/15_settings_diff.ipynb #se03
+def _without_equal_texts(a: Mapping, b: Mapping) -> tuple[dict, dict]:
+    "Both without the lists of texts that they share, such as the vocabulary."
+    shared = {name for name, value in a.items() if _is_texts(value) and value == b.get(name)}
+    return _without(a, shared), _without(b, shared)
+
+
+def _is_texts(value: object) -> bool:
+    "Whether a value is a list that begins with a text."
+    return isinstance(value, list) and bool(value) and isinstance(value[0], str)
+
+
+def _without(fields: Mapping, names: set[str]) -> dict:
+    "The fields of other names."
+    return {name: value for name, value in fields.items() if name not in names}
+
+# %% ../../nbs/models/15_settings_diff.ipynb #c027
 def compare_settings(a: Checkpoint, b: Checkpoint) -> list[str]:
     "How config and tokenizer differ, one line each."
     if a.kind == b.kind == "gguf":
@@ -71,32 +108,3 @@ def _json(data: bytes, path: Path) -> object:
         return json.loads(data, parse_constant=str)
     except (ValueError, RecursionError):  # says why
         return strict_json(data, where=f"compare_weights: {path}")
-
-
-def _fields(file: str, a: object, b: object, limit: int = 5) -> list[str]:
-    "The first fields that differ, one line each, and how many more."
-    rows = [
-        row for row in differences(a, b, close=0) if row[0].rpartition(".")[2] not in IGNORED
-    ]
-    lines = [f"{file}: {name} was {_short(x)}, is {_short(y)}" for name, x, y in rows[:limit]]
-    if len(rows) > limit:
-        lines.append(f"{file}: {counted(len(rows) - limit, 'more fields')} differ")
-    return lines
-
-
-def _short(value: object) -> str:
-    "A value as JSON, in at most 40 characters."
-    if value == ABSENT:
-        return "absent"
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= 40 else f"{text[:37]}..."
-
-
-def _without_equal_texts(a: Mapping, b: Mapping) -> tuple[dict, dict]:
-    "Both without the lists of texts that they share, such as the vocabulary."
-    shared = set()
-    for name, value in a.items():
-        is_texts = isinstance(value, list) and value[:1] and isinstance(value[0], str)
-        if is_texts and value == b.get(name):
-            shared.add(name)
-    return tuple({k: v for k, v in each.items() if k not in shared} for each in (a, b))

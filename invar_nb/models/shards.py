@@ -8,16 +8,19 @@ __all__ = ['SHARDS', 'ShardedScoring', 'plan_shards', 'place_journal', 'score_sh
 # %% ../../nbs/models/13_shards.ipynb #c003
 import contextlib
 import dataclasses
+import itertools
 import json
 import logging
 import os
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 
+from ..arms.window_losses import WindowLosses
 from invar_nb.files.merge import (
     Shard,
     Target,
@@ -46,18 +49,18 @@ class ShardedScoring:
     def windows(self, shard: Shard) -> np.ndarray:
         "Numbers of the windows in its batches, increasing."
         batches = shard.take(self.scorer.batches)
-        return np.array(sorted(i for batch in batches for i in batch), dtype=np.int64)
+        return np.array(sorted(itertools.chain.from_iterable(batches)), dtype=np.int64)
 
     def header(self, command: str = "") -> dict:
-        "What the parts of all shards share."
-        plan = {
+        "The header that the parts of all shards share."
+        cut = {
             "windows": len(self.plan.windows),
             "data_id": self.plan.data_id,
             "batches": digest(canonical_json(self.scorer.batches)),
             "command": command,
-            "by": [one.by for one in self.plan.classes],
+            "by": [classes.by for classes in self.plan.classes],
         }
-        facts = {**self.facts, **self.plan.provenance, "shard": plan}
+        facts = {**self.facts, **self.plan.provenance, "shard": cut}
         return json.loads(canonical_json({"model": self.facts["model"], "provenance": facts}))
 
 
@@ -65,7 +68,8 @@ def plan_shards(
     model: object, plan: TextPlan, *, batch_tokens: int | None = None
 ) -> ShardedScoring:
     "Look at the model and fix the batches of the whole plan, before anything is cut."
-    if (getattr(getattr(model, "model", model), "tp_size", None) or 1) > 1:
+    n_processes = getattr(getattr(model, "model", model), "tp_size", None) or 1
+    if n_processes > 1:
         refuse(
             "plan_shards",
             "each process must have a whole model",
@@ -79,7 +83,7 @@ def plan_shards(
 
 # %% ../../nbs/models/13_shards.ipynb #c008
 def place_journal(target: Target, shard: Shard) -> Path:
-    "Beside the parts; where they are behind a URL, in the current folder."
+    "The journal of a shard: beside the parts, in the current folder where those have a URL."
     if target.files is None:
         target.root.mkdir(parents=True, exist_ok=True)
         return target.root / f".{shard.stem}.journal"
@@ -98,36 +102,47 @@ def score_shard(
     progress: Callable[[int, int], None] | None = None,
 ) -> str:
     "Score one shard and put its part in place, or find it there; gives its name."
-    target, shard = target if isinstance(target, Target) else Target(target), as_shard(shard)
+    target = target if isinstance(target, Target) else Target(target)
+    shard = as_shard(shard)
     header = work.header(command)
-    plan = {k: v for k, v in header["provenance"]["shard"].items() if k != "command"}
-    name = find_part(
-        target, shard, {"model": header["model"], **header["provenance"], "shard": plan}, force
-    )
+    cut = {k: v for k, v in header["provenance"]["shard"].items() if k != "command"}
+    facts = {"model": header["model"], **header["provenance"], "shard": cut}
+    name = find_part(target, shard, facts, force)
     if name is None:
-        numbers, losses = work.windows(shard), None
-        if numbers.size:
-            scorer = dataclasses.replace(
-                work.scorer, batches=tuple(shard.take(work.scorer.batches))
-            )
-            mean, columns = window_means(
-                scorer,
-                f"{work.plan.data_id} {shard}",
-                work.facts,
-                journal,
-                progress,
-                work.plan.classes,
-            )
-            losses = planned_losses(work.plan.take(numbers), mean, work.facts, columns=columns)
-        name = write_part(target, shard, losses, numbers, header)
+        losses = _losses_of_shard(work, shard, journal, progress)
+        name = write_part(target, shard, losses, work.windows(shard), header)
     discard_journals([] if journal is None else [journal])
     return name
+
+
+def _losses_of_shard(
+    work: ShardedScoring,
+    shard: Shard,
+    journal: str | Path | None,
+    progress: Callable[[int, int], None] | None,
+) -> WindowLosses | None:
+    "Losses of the windows of a shard; None where it has none."
+    numbers = work.windows(shard)
+    if not numbers.size:
+        return None
+    batches = tuple(shard.take(work.scorer.batches))
+    mean, columns = window_means(
+        dataclasses.replace(work.scorer, batches=batches),
+        f"{work.plan.data_id} {shard}",
+        work.facts,
+        journal,
+        progress,
+        work.plan.classes,
+    )
+    return planned_losses(work.plan.take(numbers), mean, work.facts, columns=columns)
 
 # %% ../../nbs/models/13_shards.ipynb #v5
 _PREPARED = {}  # in the process of a worker: run -> what is scored
 
 
-def _score(prepare: Callable, run: str, target: Target, shard: Shard | None, options: dict):
+def _score(
+    prepare: Callable, run: str, target: Target, shard: Shard | None, options: dict
+) -> int | tuple[int, int]:
     "Windows of a shard that was put in place; without one, (batches, windows) of the text."
     if run not in _PREPARED:
         _PREPARED[run] = prepare()
@@ -145,72 +160,53 @@ def _score(prepare: Callable, run: str, target: Target, shard: Shard | None, opt
             return len(work.windows(shard))
 
 # %% ../../nbs/models/13_shards.ipynb #v8
-def _share(ray, workers: int | None) -> dict:
-    "What a task asks for."
+def _share(ray: ModuleType, workers: int | None) -> dict:
+    "Resources of a task: a GPU, or a share of the cores of the smallest machine."
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     gpus = int(sum(node.get("GPU", 0) for node in nodes))
+    if gpus:
+        _check_workers(workers or gpus, gpus, f"{gpus} GPUs")
+        return {"num_cpus": 1, "num_gpus": 1}
     cores = [int(node["CPU"]) for node in nodes if node.get("CPU", 0) >= 1]
-    workers = workers or gpus or max(1, len(cores))
-    share = 1 if gpus else max(1, min([*cores, sum(cores) // workers]))
-    if workers > (gpus or sum(n // share for n in cores)):
+    workers = workers or max(1, len(cores))
+    share = max(1, min([*cores, sum(cores) // workers]))
+    _check_workers(workers, sum(n // share for n in cores), f"{sum(cores)} cores")
+    return {"num_cpus": share, "num_gpus": 0}
+
+
+def _check_workers(workers: int, limit: int, resources: str) -> None:
+    "Refuse more workers than the cluster has room for."
+    if workers > limit:
         refuse(
             "score_on_ray",
             "the workers must fit into the cluster",
-            f"{workers} workers, {gpus or sum(cores)} {'GPUs' if gpus else 'cores'}",
+            f"{workers} workers, {resources}",
             "Ask for fewer workers, or start machines with ray start",
             error=UsageError,
         )
-    return {"num_cpus": share, "num_gpus": 1 if gpus else 0}
 
-# %% ../../nbs/models/13_shards.ipynb #v10
-SHARDS = 128  # at most, where no cut was begun
-
-
-def score_on_ray(
-    prepare: Callable[[], ShardedScoring],  # loads model and plan, in a worker
-    place: str | Path,  # folder that all machines see, or a URL
-    *,
-    workers: int | None = None,  # default: one a GPU, else one a machine
-    address: str | None = None,  # of a cluster; default: RAY_ADDRESS, else this machine
-    force: bool = False,  # replace parts of another run
-    command: str = "",  # how to score a shard again, for who merges
-    progress: Callable[[int, int], None] | None = None,  # (windows so far, in all)
+# %% ../../nbs/models/13_shards.ipynb #sh02
+def _run_shards(
+    ray: ModuleType,
+    start: Callable[[Shard | None], object],  # a task
+    target: Target,
+    progress: Callable[[int, int], None] | None,
 ) -> int:
-    "Score all shards as tasks; gives how many. Parts that are there are not scored again."
-    target = Target(place if is_url(place) else Path(place).resolve())
-    with _cluster(address, workers) as ray:
-        task = (
-            ray.remote(_score)
-            .options(max_retries=3, scheduling_strategy="SPREAD", **_share(ray, workers))
-            .remote
-        )
-        shared, options = ray.put(prepare), {"force": force, "command": command}
-        ask = lambda shard, run=uuid.uuid4().hex: task(shared, run, target, shard, options)
-        try:
-            batches, total = ray.get(ask(None))
-            of = next((s.of for s in part_names(target).values()), min(batches, SHARDS))
-            waiting, done = [ask(Shard(i, of)) for i in range(1, of + 1)], 0
-            while waiting:
-                ready, waiting = ray.wait(waiting)
-                done += sum(ray.get(ready))
-                if progress is not None:
-                    progress(done, total)
-        except ray.exceptions.RayTaskError as error:
-            raise (error.cause or error) from None
-        except ray.exceptions.RayError as error:
-            refuse(
-                "score_on_ray",
-                "a shard must not lose more than 3 workers",
-                str(error).partition("\n")[0],
-                "Perhaps the model does not fit into "
-                "memory: use fewer workers, or a smaller --batch-tokens",
-                code="lost",
-            )
-    return of
+    "Start a task for each shard and wait for all; gives how many."
+    n_batches, total = ray.get(start(None))
+    n_shards = next((s.of for s in part_names(target).values()), min(n_batches, SHARDS))
+    waiting = [start(Shard(i, n_shards)) for i in range(1, n_shards + 1)]
+    scored = 0
+    while waiting:
+        ready, waiting = ray.wait(waiting)
+        scored += sum(ray.get(ready))
+        if progress is not None:
+            progress(scored, total)
+    return n_shards
 
-
+# %% ../../nbs/models/13_shards.ipynb #sh01
 @contextlib.contextmanager
-def _cluster(address: str | None, workers: int | None):
+def _cluster(address: str | None, workers: int | None) -> Iterator[ModuleType]:
     "Ray, connected: to what runs already, to an address, or to a cluster of this machine."
     try:
         import ray
@@ -224,8 +220,10 @@ def _cluster(address: str | None, workers: int | None):
             error=UsageError,
         )
     if ray.is_initialized():
-        return (yield ray)
-    address, options = address or os.environ.get("RAY_ADDRESS") or "local", {}
+        yield ray
+        return
+    address = address or os.environ.get("RAY_ADDRESS") or "local"
+    options = {}
     if address == "local":
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         options = {
@@ -246,3 +244,45 @@ def _cluster(address: str | None, workers: int | None):
         yield ray
     finally:
         ray.shutdown()
+
+# %% ../../nbs/models/13_shards.ipynb #v10
+SHARDS = 128  # at most, where no cut was begun
+
+
+def score_on_ray(
+    prepare: Callable[[], ShardedScoring],  # loads model and plan, in a worker
+    place: str | Path,  # folder that all machines see, or a URL
+    *,
+    workers: int | None = None,  # default: one a GPU, else one a machine
+    address: str | None = None,  # of a cluster; default: RAY_ADDRESS, else this machine
+    force: bool = False,  # replace parts of another run
+    command: str = "",  # how to score a shard again, for who merges
+    progress: Callable[[int, int], None] | None = None,  # (windows so far, in all)
+) -> int:
+    "Score all shards as tasks; gives how many. Parts that are there are not scored again."
+    target = Target(place if is_url(place) else Path(place).resolve())
+    with _cluster(address, workers) as ray:
+        resources = _share(ray, workers)
+        remote = ray.remote(_score).options(
+            max_retries=3, scheduling_strategy="SPREAD", **resources
+        )
+        shared = ray.put(prepare)
+        run = uuid.uuid4().hex
+        options = {"force": force, "command": command}
+
+        def start(shard: Shard | None) -> object:
+            return remote.remote(shared, run, target, shard, options)
+
+        try:
+            return _run_shards(ray, start, target, progress)
+        except ray.exceptions.RayTaskError as error:
+            raise (error.cause or error) from None
+        except ray.exceptions.RayError as error:
+            refuse(
+                "score_on_ray",
+                "a shard must not lose more than 3 workers",
+                str(error).partition("\n")[0],
+                "Perhaps the model does not fit into "
+                "memory: use fewer workers, or a smaller --batch-tokens",
+                code="lost",
+            )

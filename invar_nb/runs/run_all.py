@@ -111,7 +111,8 @@ def outcome_of(spec: ExperimentSpec, ending: Ending, output: bytes) -> Experimen
     )
 
 # %% ../../nbs/runs/02_run_all.ipynb #c019
-TICK, GRACE = 0.05, 2.0  # seconds between two looks at a run; between SIGTERM and SIGKILL
+TICK = 0.05  # seconds between two looks at a run
+GRACE = 2.0  # seconds between SIGTERM and SIGKILL
 
 
 def _memory(tree: Iterable[psutil.Process]) -> int:
@@ -119,8 +120,8 @@ def _memory(tree: Iterable[psutil.Process]) -> int:
     total = 0
     for process in tree:
         with contextlib.suppress(psutil.Error):
-            held = process.memory_full_info()
-            total += getattr(held, "pss", held.uss) + getattr(held, "swap", 0)
+            memory = process.memory_full_info()
+            total += getattr(memory, "pss", memory.uss) + getattr(memory, "swap", 0)
     return total
 
 
@@ -137,22 +138,23 @@ def _send(number: int, group: int, tree: Iterable[psutil.Process] = ()) -> None:
 def _watch(run: Popen, spec: ExperimentSpec, stop: Event) -> Ending:
     "Wait until a run ends, and end it where it is over a limit or `stop` is set."
     began = time.monotonic()
-    peak, kill_at = 0.0, math.inf
+    peak = 0.0
+    kill_at = math.inf
     while run.poll() is None:
-        now = time.monotonic()
+        looked_at = time.monotonic()
         tree = []
         with contextlib.suppress(psutil.Error):
             leader = psutil.Process(run.pid)
             tree = [leader, *leader.children(recursive=True)]
         peak = max(peak, _memory(tree) / 2**20)
-        must_leave = now - began >= spec.wall_timeout_s or stop.is_set()
+        must_leave = looked_at - began >= spec.wall_timeout_s or stop.is_set()
         if must_leave and kill_at == math.inf:
-            kill_at = now + GRACE
+            kill_at = looked_at + GRACE
             _send(signal.SIGTERM, run.pid, tree)
-        if peak > spec.memory_cap_mb or now >= kill_at:
+        if peak > spec.memory_cap_mb or looked_at >= kill_at:
             _send(signal.SIGKILL, run.pid, tree)
         with contextlib.suppress(TimeoutExpired):
-            run.wait(max(TICK, 10 * (time.monotonic() - now)))  # a slow look: less often
+            run.wait(max(TICK, 10 * (time.monotonic() - looked_at)))  # a slow look: less often
     seconds = time.monotonic() - began
     return Ending(exit_code=run.returncode, seconds=seconds, peak_memory_mb=peak)
 
@@ -165,7 +167,8 @@ OF_THE_MACHINE = {
     errno.ENOMEM,
     errno.ENOSPC,
 }
-READ_OUTPUT, KEPT_TAIL = 2**22, 4096  # bytes, the last ones
+READ_OUTPUT = 2**22  # last bytes of the output that are read
+KEPT_TAIL = 4096  # last bytes of errors that are kept
 
 
 def end_of(file: BinaryIO, most: int) -> bytes:
@@ -181,14 +184,16 @@ def guarded_run(
     "Run one command under its limits of time and memory; the record of its end."
     with contextlib.ExitStack() as stack:
         scratch = tempfile.TemporaryDirectory(prefix="run-", ignore_cleanup_errors=True)
-        place = spec.folder or stack.enter_context(scratch)
-        given, output, errors = (stack.enter_context(tempfile.TemporaryFile()) for _ in "123")
-        given.write(json.dumps({"config": spec.config, "seed": spec.seed}).encode())
-        given.seek(0)
-        streams = {"stdin": given, "stdout": output, "stderr": errors}
+        folder = spec.folder or stack.enter_context(scratch)
+        settings = stack.enter_context(tempfile.TemporaryFile())
+        output = stack.enter_context(tempfile.TemporaryFile())
+        errors = stack.enter_context(tempfile.TemporaryFile())
+        settings.write(json.dumps({"config": spec.config, "seed": spec.seed}).encode())
+        settings.seek(0)
+        streams = {"stdin": settings, "stdout": output, "stderr": errors}
         environment = os.environ | spec.environment
         try:
-            run = Popen(spec.command, **streams, cwd=place, env=environment, process_group=0)
+            run = Popen(spec.command, **streams, cwd=folder, env=environment, process_group=0)
         except OSError as error:
             if error.errno in OF_THE_MACHINE:
                 raise
@@ -201,22 +206,24 @@ def guarded_run(
         tail = end_of(errors, KEPT_TAIL).decode("utf-8", "replace")
         return outcome_of(spec, replace(ending, stderr_tail=tail), end_of(output, READ_OUTPUT))
 
-# %% ../../nbs/runs/02_run_all.ipynb #c030
+# %% ../../nbs/runs/02_run_all.ipynb #rr01
 START = b'{"key": "sha256:'  # of each line of a results file
 
 
 def read_results(file: BinaryIO) -> dict[str, ExperimentResult]:
     "Key -> the last result of it; the beginning of a line that a kill left is cut off."
-    results, size = {}, 0
+    results = {}
+    size = 0
     for number, line in enumerate(file, 1):
-        place = f"{file.name}, line {number}"
+        position = f"{file.name}, line {number}"
         if not line.startswith(START):
-            refuse("run_all", "results_file must hold results of run_all", place, "Rename it")
+            must = "results_file must hold results of run_all"
+            refuse("run_all", must, position, "Rename it")
         if not line.endswith(b"\n"):
             break
         row = json.loads(line)
         key = row.pop("key")
-        results[key] = read_row(row, place=place)
+        results[key] = read_row(row, place=position)
         size += len(line)
     file.truncate(size)
     return results
@@ -240,7 +247,7 @@ def add_result(file: BinaryIO, key: str, result: ExperimentResult) -> None:
     file.flush()
     os.fsync(file.fileno())
 
-
+# %% ../../nbs/runs/02_run_all.ipynb #c030
 def run_unchanged(key: str, spec: ExperimentSpec, stop: Event) -> ExperimentResult | None:
     "The result of a run whose files are those of its key; None where the queue has stopped."
     if stop.is_set():
@@ -255,7 +262,8 @@ def run_unchanged(key: str, spec: ExperimentSpec, stop: Event) -> ExperimentResu
 
 def by_key(specs: Iterable[ExperimentSpec]) -> dict[str, ExperimentSpec]:
     "Key -> spec; ContractError where something else is among them."
-    if kinds := {type(spec).__name__ for spec in specs} - {"ExperimentSpec"}:
+    kinds = {type(spec).__name__ for spec in specs} - {"ExperimentSpec"}
+    if kinds:
         refuse("run_all", "specs must hold ExperimentSpecs", min(kinds), "Build them first")
     return {spec.key: spec for spec in specs}
 
@@ -276,12 +284,12 @@ def run_all(
     "Run what the file does not hold yet; all results in the order of `specs`."
     specs = list(specs)
     specs_by_key = by_key(specs)
-    again = [as_choice(t, TERMINALS[1:], where="run_all", name="again") for t in again]
+    repeated = [as_choice(t, TERMINALS[1:], where="run_all", name="again") for t in again]
     workers = as_count(workers or os.cpu_count(), where="run_all", name="workers")
     stop = Event()
     with open_results(results_file) as file, ThreadPoolExecutor(workers) as pool:
         results = read_results(file)
-        waiting = [key for key in specs_by_key if needs_run(results.get(key), again)]
+        waiting = [key for key in specs_by_key if needs_run(results.get(key), repeated)]
         n_known = len(specs_by_key) - len(waiting)
         try:
             keys = {pool.submit(run_unchanged, k, specs_by_key[k], stop): k for k in waiting}

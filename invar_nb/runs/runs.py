@@ -4,17 +4,18 @@
 
 # %% auto #0
 __all__ = ['TERMINALS', 'FIELDS', 'END_COLUMNS', 'ASSUMED', 'FINISHED', 'NAMES', 'RESERVED', 'spelled', 'ExperimentResult',
-           'end_of_run', 'read_row', 'find_failure', 'as_runs', 'read_runs', 'find_failures', 'RunPairs', 'pair_runs',
-           'differing', 'write_runs', 'ExperimentSpec']
+           'end_of_run', 'read_row', 'find_failure', 'as_runs', 'read_runs', 'Failures', 'find_failures', 'RunPairs',
+           'pair_runs', 'differing', 'write_runs', 'ExperimentSpec']
 
 # %% ../../nbs/runs/00_runs.ipynb #c002
 import math
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
+from typing import NoReturn
 
 # %% ../../nbs/runs/00_runs.ipynb #c003
 from ..arms.arm import listed
@@ -37,32 +38,56 @@ _SPELLED = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|nan|inf|infinity)", 
 
 def spelled(value: object) -> object:
     "The number that a text cell spells; anything else as it is."
-    if isinstance(value, str) and _SPELLED.fullmatch(word := value.strip()):
-        return int(word) if word.lstrip("+-").isdigit() and len(word) < 300 else float(word)
-    return value
+    word = value.strip() if isinstance(value, str) else ""
+    if not _SPELLED.fullmatch(word):
+        return value
+    is_whole = word.lstrip("+-").isdigit() and len(word) < 300
+    return int(word) if is_whole else float(word)
 
 # %% ../../nbs/runs/00_runs.ipynb #c020
 def _as_number(name: str, value: object, where: str) -> float | int | None:
     "A metric as float64, or the seed as a whole number of at most 64 bits."
     if name == "seed":
-        value = spelled(value)
-        whole = is_finite(value) and value == int(value)
-        if whole and abs(value) < (2**53 if isinstance(value, float) else 2**64):
-            return int(value)
-        refuse(
-            where,
-            "seed must be a whole number of at most 64 bits",
-            repr(value),
-            "Seeds pair the runs; write the one that the run was started with",
-        )
-    if value is not None and not is_number(value):
+        return _as_seed(value, where)
+    if value is None:
+        return None
+    if not is_number(value):
         refuse(
             where,
             f"metric {name!r} must be a number or None",
             repr(value),
             "Keep text in `other`",
         )
-    return None if value is None else float(value)
+    return float(value)
+
+
+def _as_seed(value: object, where: str) -> int:
+    "A seed that is a whole number, or a text that spells one."
+    number = spelled(value)
+    limit = 2**53 if isinstance(number, float) else 2**64
+    if not is_finite(number) or number != int(number) or abs(number) >= limit:
+        refuse(
+            where,
+            "seed must be a whole number of at most 64 bits",
+            repr(number),
+            "Seeds pair the runs; write the one that the run was started with",
+        )
+    return int(number)
+
+# %% ../../nbs/runs/00_runs.ipynb #ct01
+def _check_text(name: str, value: object) -> None:
+    "Refuse a field that is no text."
+    if not isinstance(value, str):
+        must = f"{name} must be text"
+        refuse("ExperimentResult", must, repr(value), "Convert it to text")
+
+
+def _check_mapping(name: str, value: object) -> None:
+    "Refuse a field that does not map names to values."
+    has_names = isinstance(value, Mapping) and all(k and isinstance(k, str) for k in value)
+    if not has_names:
+        must = f"{name} must map names to values"
+        refuse("ExperimentResult", must, repr(value), "Pass a dict")
 
 # %% ../../nbs/runs/00_runs.ipynb #c021
 TERMINALS = ("ok", "timeout", "oom", "crash")  # any other word is allowed, and is not "ok"
@@ -80,56 +105,65 @@ class ExperimentResult:
     detail: str = ""  # one line about the end
     other: Mapping = field(default_factory=dict)  # what else the row held: kept, not read
 
-    seed = property(lambda self: self.metrics.get("seed"))  # None only where not ok
-    ok = property(lambda self: self.terminal == "ok")
-
     def __post_init__(self):
-        where, metrics = "ExperimentResult", self.metrics
+        where = "ExperimentResult"
         for name in ("terminal", "experiment_id", "detail"):
-            if not isinstance(text := getattr(self, name), str):
-                refuse(where, f"{name} must be text", repr(text), "Convert it to text")
-        if (word := self.terminal.strip().lower()) == "ok" != self.terminal or not word:
-            refuse(
-                where,
-                "terminal must say how the run ended, 'ok' if it ended well",
-                repr(self.terminal),
-                f"Write one of {', '.join(TERMINALS)}",
-            )
+            _check_text(name, getattr(self, name))
+        self._check_terminal()
         for name in ("metrics", "other"):
-            mapping = getattr(self, name)
-            if not isinstance(mapping, Mapping) or not all(
-                name and isinstance(name, str) for name in mapping
-            ):
-                refuse(where, f"{name} must map names to values", repr(mapping), "Pass a dict")
-        if taken := sorted(set(metrics) & {*self.other, *FIELDS}):
-            refuse(where, "a metric must have a name of its own", repr(taken[0]), "Rename it")
+            _check_mapping(name, getattr(self, name))
+        reused = sorted(set(self.metrics) & {*self.other, *FIELDS})
+        if reused:
+            refuse(where, "a metric must have a name of its own", repr(reused[0]), "Rename it")
         metrics = {
             name: _as_number(name, value, where)
-            for name, value in metrics.items()
+            for name, value in self.metrics.items()
             if name != "seed" or value is not None
         }
         if self.ok and "seed" not in metrics:
             refuse(where, "a run that ended well must have a seed", "none", "Add it")
         if self.hypothesis_id is not None:
-            object.__setattr__(
-                self,
-                "hypothesis_id",
-                as_count(self.hypothesis_id, where=where, name="hypothesis_id", minimum=0),
+            number = as_count(self.hypothesis_id, where=where, name="hypothesis_id", minimum=0)
+            object.__setattr__(self, "hypothesis_id", number)
+        object.__setattr__(self, "metrics", MappingProxyType(metrics))
+        object.__setattr__(self, "other", MappingProxyType(dict(self.other)))
+
+    def _check_terminal(self) -> None:
+        "Refuse an empty word, and `ok` in another spelling."
+        word = self.terminal.strip().lower()
+        if not word or (word == "ok" and self.terminal != "ok"):
+            refuse(
+                "ExperimentResult",
+                "terminal must say how the run ended, 'ok' if it ended well",
+                repr(self.terminal),
+                f"Write one of {', '.join(TERMINALS)}",
             )
-        for name, mapping in (("metrics", metrics), ("other", dict(self.other))):
-            object.__setattr__(self, name, MappingProxyType(mapping))
+
+    @property
+    def seed(self) -> int | None:
+        "The seed; None only where the run did not end well."
+        return self.metrics.get("seed")
+
+    @property
+    def ok(self) -> bool:
+        "Whether the run ended well."
+        return self.terminal == "ok"
 
     def to_dict(self) -> dict:
         "Plain values for strict JSON; nan and inf become text, which `read_row` reads."
-        finite = lambda v: v if v is None or math.isfinite(v) else str(v)
         return {
             **{k: getattr(self, k) for k in FIELDS},
             "other": dict(self.other),
-            "metrics": {k: finite(v) for k, v in self.metrics.items()},
+            "metrics": {name: _as_json(value) for name, value in self.metrics.items()},
         }
 
     def __reduce__(self):
         return read_row, (self.to_dict(),)
+
+
+def _as_json(value: float | None) -> float | str | None:
+    "A number, as text where strict JSON has none for it."
+    return value if value is None or math.isfinite(value) else str(value)
 
 # %% ../../nbs/runs/00_runs.ipynb #ju0h6m69
 END_COLUMNS = ("terminal", "state", "status")  # the last two are other trackers'
@@ -154,66 +188,86 @@ def read_row(
 ) -> ExperimentResult:
     "One row of a runs file as a record; raises ContractError."
     with of_part(place):
-        where = "read_row"
         if not isinstance(row, Mapping):
-            refuse(where, "a row must map names to values", type(row).__name__, "Pass a dict")
+            must = "a row must map names to values"
+            refuse("read_row", must, type(row).__name__, "Pass a dict")
         fields = {name: row[name] for name in FIELDS if row.get(name) is not None}
-        if "terminal" not in fields and (end := end_of_run(row)):
-            fields["terminal"] = end
-        if "terminal" not in fields:
-            if terminal is None:
-                refuse(
-                    where,
-                    "a row must say how its run ended",
-                    "no terminal",
-                    'Write "terminal": "ok"; in Python, where every row is a finished run, '
-                    'say read_runs(rows, terminal="ok")',
-                )
-            fields = {"detail": ASSUMED, **fields, "terminal": terminal}
-        metrics, other = (fields.setdefault(name, {}) for name in ("metrics", "other"))
+        fields = _with_end(fields, row, terminal)
+        metrics = fields.setdefault("metrics", {})
+        other = fields.setdefault("other", {})
         if isinstance(metrics, Mapping) and isinstance(other, Mapping):
-            metrics, other = {name: spelled(x) for name, x in metrics.items()}, dict(other)
-            for name, value in row.items():
-                if name in FIELDS:
-                    continue
-                if name in metrics or name in other:
-                    refuse(where, "each name must occur once", repr(name), "Remove one")
-                value = spelled(value)
-                number = name == "seed" or value is None or is_number(value)
-                (metrics if number else other)[name] = value
-            fields |= {
-                "metrics": metrics,
-                "other": other,
-                "hypothesis_id": spelled(fields.get("hypothesis_id")),
-            }
+            fields |= _sort_columns(row, metrics, other)
+            fields["hypothesis_id"] = spelled(fields.get("hypothesis_id"))
         return ExperimentResult(**fields)
+
+
+def _with_end(fields: dict, row: Mapping, terminal: str | None) -> dict:
+    "The fields with how the run ended: as the row says, else the given word."
+    if "terminal" in fields:
+        return fields
+    end = end_of_run(row)
+    if end:
+        return {**fields, "terminal": end}
+    if terminal is None:
+        refuse(
+            "read_row",
+            "a row must say how its run ended",
+            "no terminal",
+            'Write "terminal": "ok"; in Python, where every row is a finished run, '
+            'say read_runs(rows, terminal="ok")',
+        )
+    return {"detail": ASSUMED, **fields, "terminal": terminal}
+
+
+def _sort_columns(row: Mapping, metrics: Mapping, other: Mapping) -> dict[str, dict]:
+    "Metrics and other values of a row: a column of numbers is a metric."
+    metrics = {name: spelled(value) for name, value in metrics.items()}
+    other = dict(other)
+    for name, cell in row.items():
+        if name in FIELDS:
+            continue
+        if name in metrics or name in other:
+            refuse("read_row", "each name must occur once", repr(name), "Remove one")
+        value = spelled(cell)
+        if name == "seed" or value is None or is_number(value):
+            metrics[name] = value
+        else:
+            other[name] = value
+    return {"metrics": metrics, "other": other}
 
 # %% ../../nbs/runs/00_runs.ipynb #c024
 def find_failure(run: ExperimentResult, metric: str) -> str | None:
-    "Why this run has no usable number for the metric; None where it has one."
+    "The reason why a run has no usable number for the metric; None where it has one."
     if not run.ok:
         detail = " ".join(run.detail.split())
-        return f"ended in {run.terminal!r}" + (f" ({detail})" if detail else "")
+        return (
+            f"ended in {run.terminal!r} ({detail})" if detail else f"ended in {run.terminal!r}"
+        )
     names = sorted(set(run.metrics) - {"seed"})
-    if metric in names:
-        value = run.metrics[metric]
-        if value is None:
-            return f"wrote no number for {metric}"
-        return None if math.isfinite(value) else f"reported {metric} = {value}"
-    where, at = "find_failure", f"in the run of seed {run.seed}"
+    if metric not in names:
+        return _missing_number(run, metric, names)
+    value = run.metrics[metric]
+    if value is None:
+        return f"wrote no number for {metric}"
+    return None if math.isfinite(value) else f"reported {metric} = {value}"
+
+
+def _missing_number(run: ExperimentResult, metric: str, names: Sequence[str]) -> str:
+    "The reason for an empty cell; refuses a text, and a metric that is not there at all."
     if run.other.get(metric) == "":
-        return f"wrote no number for {metric}"  # an empty cell
+        return f"wrote no number for {metric}"
     if metric in run.other:
         refuse(
-            where,
+            "find_failure",
             f"{metric!r} must be a number",
-            f"{run.other[metric]!r} {at}",
+            f"{run.other[metric]!r} in the run of seed {run.seed}",
             "Write it with a decimal point and no unit, as in 28.1",
         )
+    listed_names = ", ".join(map(repr, names)) or "no metric"
     refuse(
-        where,
+        "find_failure",
         f"the run must have the metric {metric!r}",
-        f"{', '.join(map(repr, names)) or 'no metric'} {at}",
+        f"{listed_names} in the run of seed {run.seed}",
         suggest(metric, names, "Choose one of these, or log it"),
     )
 
@@ -237,27 +291,33 @@ def as_runs(
             "Pass read_runs(path) or [ExperimentResult(...), ...]",
         )
     if rows is not None:
-        column, word = rows
-        given = [dict(run) for run in runs if isinstance(run, Mapping) and column in run]
-        words = [str(row.pop(column)) for row in given]
-        if word not in words:
-            refuse(
-                "read_runs",
-                f"some row must have {word!r} as {column!r}",
-                f"only {listed([*dict.fromkeys(words)])}" if words else "no such column",
-                "Name one that is there",
-            )
-        runs = [row for row, own in zip(given, words, strict=True) if own == word]
-    return tuple(
-        run
-        if isinstance(run, ExperimentResult)
-        else read_row(run, place=f"{arm} run {i}", terminal=terminal)
-        for i, run in enumerate(runs)
-    )
+        runs = _rows_with(runs, *rows)
+    return tuple(_as_run(run, f"{arm} run {i}", terminal) for i, run in enumerate(runs))
+
+
+def _as_run(run: object, place: str, terminal: str | None) -> ExperimentResult:
+    "A record, or a row of a runs file as one."
+    if isinstance(run, ExperimentResult):
+        return run
+    return read_row(run, place=place, terminal=terminal)
+
+
+def _rows_with(runs: Iterable, column: str, word: str) -> list[dict]:
+    "The rows that have a word in a column, without this column."
+    having = [dict(run) for run in runs if isinstance(run, Mapping) and column in run]
+    words = [str(row.pop(column)) for row in having]
+    if word not in words:
+        refuse(
+            "read_runs",
+            f"some row must have {word!r} as {column!r}",
+            f"only {listed([*dict.fromkeys(words)])}" if words else "no such column",
+            "Name one that is there",
+        )
+    return [row for row, value in zip(having, words, strict=True) if value == word]
 
 
 def read_runs(
-    path,  # a .jsonl, .json, .csv, .tsv or .parquet file with one row a run; or a DataFrame
+    path: object,  # a .jsonl, .json, .csv, .tsv or .parquet file, a row a run; or a DataFrame
     *,
     terminal: str | None = None,  # taken where a row has none; None: such a row is refused
     rows: tuple[str, str] | None = None,  # column, word: only the rows that have it there
@@ -274,34 +334,111 @@ def read_runs(
         read_row(
             dict(zip(names, row, strict=True)),
             terminal=terminal,
-            place=f"{table.path} {place}",
+            place=f"{table.path} {line}",
         )
-        for row, place in zip(cells, table.places, strict=True)
+        for row, line in zip(cells, table.places, strict=True)
     )
 
 # %% ../../nbs/runs/00_runs.ipynb #c031
+@dataclass(frozen=True, kw_only=True)
+class Failures:
+    "Runs that cannot be judged on a metric."
+
+    first: str  # the run of the lowest seed, and why
+    n_failed: tuple[int, int]  # of the baseline and the candidate
+    n_runs: tuple[int, int]
+
+    @property
+    def p_value(self) -> float | None:
+        "Fisher's exact test of equal rates; None where an arm has no runs."
+        x, y = self.n_failed
+        m, n = self.n_runs
+        return fisher_exact(y, n, x, m) if m and n else None
+
+    @property
+    def counts(self) -> str:
+        "How many runs of each arm failed, in words."
+        x, y = self.n_failed
+        m, n = self.n_runs
+        text = f"{y} of {n} candidate runs and {x} of {m} baseline runs failed"
+        if self.p_value is None:
+            return text
+        return f"{text} (Fisher's exact test, p = {self.p_value:.2g})"
+
+    def __str__(self) -> str:
+        n_further = sum(self.n_failed) - 1
+        further = f" (and {n_further} more)" if n_further else ""
+        return f"{self.first}{further}; {self.counts}"
+
+
 def find_failures(
     arms: Mapping[str, tuple[ExperimentResult, ...]],  # of "baseline" and "candidate"
     metric: str,
-) -> str | None:
-    "Which runs cannot be judged on this metric, with Fisher's exact test; None: all can."
-    failed = sorted(
-        (run.seed is None, run.seed or 0, arm, why)
-        for arm, runs in arms.items()
-        for run in runs
-        if (why := find_failure(run, metric))
-    )
+) -> Failures | None:
+    "The runs that cannot be judged on a metric, counted by arm; None: all can."
+    failed = []
+    for arm, runs in arms.items():
+        for run in runs:
+            reason = find_failure(run, metric)
+            if reason:
+                failed.append((run.seed is None, run.seed or 0, arm, reason))
     if not failed:
         return None
-    (unnamed, seed, arm, why), more = failed[0], len(failed) - 1
-    x, y = (sum(name == arm for _, _, name, _ in failed) for arm in ("baseline", "candidate"))
-    m, n = len(arms["baseline"]), len(arms["candidate"])
-    fisher = f" (Fisher's exact test, p = {fisher_exact(y, n, x, m):.2g})" if m and n else ""
-    return (
-        f"the {arm} run of seed {'unknown' if unnamed else seed} {why}"
-        f"{f' (and {more} more)' if more else ''}; {y} of {n} candidate runs and "
-        f"{x} of {m} baseline runs failed{fisher}"
+    is_unknown, seed, arm, reason = min(failed)
+    counts = Counter(arm for _, _, arm, _ in failed)
+    return Failures(
+        first=f"the {arm} run of seed {'unknown' if is_unknown else seed} {reason}",
+        n_failed=(counts["baseline"], counts["candidate"]),
+        n_runs=(len(arms["baseline"]), len(arms["candidate"])),
     )
+
+# %% ../../nbs/runs/00_runs.ipynb #cs01
+def _check_seeds(arms: Mapping[str, tuple[ExperimentResult, ...]]) -> None:
+    "Refuse an arm without runs, or with two runs of a seed."
+    problems = []
+    for arm, runs in arms.items():
+        counts = Counter(run.seed for run in runs)
+        repeated = [seed for seed, n in counts.items() if n > 1]
+        if not runs:
+            problems.append(f"{arm} has no runs")
+        if repeated:
+            problems.append(f"{arm} repeats {_listed(repeated)}")
+    if problems:
+        _refuse_seeds(problems)
+
+
+def _refuse_unpaired(baseline: Set[int], candidate: Set[int]) -> NoReturn:
+    "Refuse seeds that only one arm has."
+    problems = []
+    if candidate - baseline:
+        problems.append(f"baseline lacks {_listed(candidate - baseline)}")
+    if baseline - candidate:
+        problems.append(f"candidate lacks {_listed(baseline - candidate)}")
+    if not baseline & candidate:
+        _refuse_seeds(problems)
+    _refuse_seeds(
+        problems,
+        "Run what is missing, or leave these seeds out with --set "
+        "intersect=true, or intersect=True in Python",
+    )
+
+
+def _refuse_seeds(
+    problems: Sequence[str], cure: str = "Give each arm one run for each seed"
+) -> NoReturn:
+    "Refuse arms whose seeds do not pair."
+    refuse(
+        "pair_runs",
+        "both arms must have one run for each seed",
+        "; ".join(problems),
+        cure,
+        error=PairingError,
+    )
+
+
+def _listed(seeds: Iterable[int]) -> str:
+    "At most six seeds, in order."
+    return listed(sorted(seeds), most=6)
 
 # %% ../../nbs/runs/00_runs.ipynb #c034
 @dataclass(frozen=True, kw_only=True)
@@ -329,50 +466,41 @@ def pair_runs(
         "baseline": as_runs(baseline_runs, "baseline"),
         "candidate": as_runs(candidate_runs, "candidate"),
     }
-    failure = find_failures(arms, metric)
-    if failure and not drop_failed:
-        return RunPairs(failure=failure)
-    failed = {run.seed for runs in arms.values() for run in runs if find_failure(run, metric)}
-    problems, cure = [], "Give each arm one run for each seed"
-    some = lambda seeds: listed(sorted(seeds), most=6)
-    for arm, runs in arms.items():
-        twice = [seed for seed, n in Counter(run.seed for run in runs).items() if n > 1]
-        if not runs:
-            problems.append(f"{arm} has no runs")
-        if twice:
-            problems.append(f"{arm} repeats {some(twice)}")
-    b, c = (
-        {run.seed: run.metrics[metric] for run in runs if run.seed not in failed}
-        for runs in arms.values()
-    )
-    both, alone = sorted(b.keys() & c.keys()), sorted(b.keys() ^ c.keys())
-    if not problems and alone and not intersect:
-        missing = (("baseline", c.keys() - b.keys()), ("candidate", b.keys() - c.keys()))
-        problems = [f"{arm} lacks {some(seeds)}" for arm, seeds in missing if seeds]
-        if both:
-            cure = (
-                "Run what is missing, or leave these seeds out with --set "
-                "intersect=true, or intersect=True in Python"
-            )
-    if not problems and not both:
-        if failure:
-            return RunPairs(failure=failure)
-        problems = [f"no seed in common ({some(b)} and {some(c)})"]
-    if problems:
-        refuse(
-            "pair_runs",
-            "both arms must have one run for each seed",
-            "; ".join(problems),
-            cure,
-            error=PairingError,
-        )
+    failures = find_failures(arms, metric)
+    if failures and not drop_failed:
+        return RunPairs(failure=str(failures))
+    _check_seeds(arms)
+    failed = _failed_seeds(arms["baseline"], metric) | _failed_seeds(arms["candidate"], metric)
+    baseline = _values_by_seed(arms["baseline"], metric, failed)
+    candidate = _values_by_seed(arms["candidate"], metric, failed)
+    seeds = sorted(baseline.keys() & candidate.keys())
+    unpaired = sorted(baseline.keys() ^ candidate.keys())
+    if unpaired and not intersect:
+        _refuse_unpaired(baseline.keys(), candidate.keys())
+    if not seeds and failures:
+        return RunPairs(failure=str(failures))
+    if not seeds:
+        problem = f"no seed in common ({_listed(baseline)} and {_listed(candidate)})"
+        _refuse_seeds([problem])
     return RunPairs(
-        seeds=tuple(both),
-        left_out=tuple(alone),
+        seeds=tuple(seeds),
+        left_out=tuple(unpaired),
         dropped=tuple(sorted(failed - {None})),
-        baseline=tuple(b[s] for s in both),
-        candidate=tuple(c[s] for s in both),
+        baseline=tuple(baseline[seed] for seed in seeds),
+        candidate=tuple(candidate[seed] for seed in seeds),
     )
+
+
+def _failed_seeds(runs: Iterable[ExperimentResult], metric: str) -> set[int | None]:
+    "Seeds of the runs that cannot be judged."
+    return {run.seed for run in runs if find_failure(run, metric)}
+
+
+def _values_by_seed(
+    runs: Iterable[ExperimentResult], metric: str, failed: set[int | None]
+) -> dict[int, float]:
+    "The metric of each run whose seed did not fail in either arm."
+    return {run.seed: run.metrics[metric] for run in runs if run.seed not in failed}
 
 # %% ../../nbs/runs/00_runs.ipynb #wrt00002
 def differing(configs: Sequence[Mapping]) -> set[str]:
@@ -390,9 +518,10 @@ def write_runs(results: Iterable[ExperimentResult], path: str | os.PathLike) -> 
     rows = []
     for result, config in zip(results, configs, strict=True):
         columns = {name: config[name] for name in config if name in settings}
-        if taken := columns.keys() & {*result.metrics, *FIELDS}:
+        reused = columns.keys() & {*result.metrics, *FIELDS}
+        if reused:
             must = "a setting must not have the name of a metric"
-            refuse("write_runs", must, repr(min(taken)), "Rename it")
+            refuse("write_runs", must, repr(min(reused)), "Rename it")
         end = {"terminal": result.terminal, "detail": result.detail}
         rows.append({**columns, **result.to_dict()["metrics"], **end})
     lines = [f"{canonical_json(row)}\n" for row in rows]
@@ -427,8 +556,9 @@ class ExperimentSpec:
         for name in ("command", "metric_keys"):
             if not as_names(getattr(self, name), where=where, name=name):
                 refuse(where, f"{name} must not be empty", "()", "Name at least one")
-        if taken := RESERVED & set(self.metric_keys):
-            refuse(where, "metric_keys must be names of numbers", min(taken), "Rename it")
+        reserved = RESERVED & set(self.metric_keys)
+        if reserved:
+            refuse(where, "metric_keys must be names of numbers", min(reserved), "Rename it")
         for name in ("wall_timeout_s", "memory_cap_mb"):
             limit = getattr(self, name)
             if not is_number(limit) or not 0 < limit < math.inf:
