@@ -28,6 +28,7 @@ from invar_nb.foundations.refuse import (
     is_writable,
     lock,
     refuse,
+    refuse_first,
     refuse_misaligned,
 )
 from ..foundations.store import as_shape, canonical_json, digest
@@ -35,16 +36,18 @@ from ..foundations.store import as_shape, canonical_json, digest
 # %% ../../nbs/arms/00_arm.ipynb #c007
 def natural_order(name: str | None) -> tuple:
     "A key that sorts whole numbers by value, before other text, and a missing value last."
-    whole = name is not None and name.isascii() and name.removeprefix("-").isdigit()
-    number = int(name) if whole and len(name) < 20 else 0
-    return name is None, not whole, number, name or ""
+    is_number = name is not None and name.isascii() and name.removeprefix("-").isdigit()
+    number = int(name) if is_number and len(name) < 20 else 0
+    return name is None, not is_number, number, name or ""
 
 
 def listed(names: Iterable, most: int = 12) -> str:
     "Names in quotes for a message, the first `most` of them."
-    names = [repr(name) for name in names]
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    quoted = [repr(name) for name in names]
+    text = ", ".join(quoted[:most])
+    if len(quoted) > most:
+        text += f" and {len(quoted) - most} more"
+    return text
 
 # %% ../../nbs/arms/00_arm.ipynb #c010
 def as_name(
@@ -59,32 +62,33 @@ def as_name(
         return "true" if value else "false"
     if isinstance(value, numbers.Integral) and not isinstance(value, bool):
         return str(int(value))
-    if isinstance(value, str) and value:
-        if is_writable(value):
-            return str.__str__(value)
-        refuse(
-            where,
-            f"{what} must be text that UTF-8 can write",
-            f"{value!r} at {place}",
-            "Decode it with the right encoding",
-        )
-    cure = "Fill it in; no row is skipped"
+    got = f"{value!r} at {place}"
+    if not isinstance(value, str) or not value:
+        refuse(where, f"{what} must be text or a whole number", got, _cure_of_name(value))
+    if not is_writable(value):
+        must = f"{what} must be text that UTF-8 can write"
+        refuse(where, must, got, "Decode it with the right encoding")
+    return str.__str__(value)
+
+
+def _cure_of_name(value: object) -> str:
+    "What to do about a value that is no name."
     if isinstance(value, float) and value == value:
-        cure = "Write 3, not 3.0 (in pandas, .astype('Int64') first)"
+        return "Write 3, not 3.0 (in pandas, .astype('Int64') first)"
     if isinstance(value, (bool, list, tuple, Mapping)):
-        cure = "Write one text or whole number"
-    refuse(where, f"{what} must be text or a whole number", f"{value!r} at {place}", cure)
+        return "Write one text or whole number"
+    return "Fill it in; no row is skipped"
 
 # %% ../../nbs/arms/00_arm.ipynb #k0000016
 def first_repeat(names: Sequence[str]) -> tuple[int, int] | None:
-    "The place of the first name that was there before, after the place where it was."
+    "Both places of the first name that comes again: where it was, and where it is."
     if len(set(names)) == len(names):
         return None
-    place_of = {}
-    for place, name in enumerate(names):
-        if name in place_of:
-            return place_of[name], place
-        place_of[name] = place
+    row_of = {}
+    for row, name in enumerate(names):
+        if name in row_of:
+            return row_of[name], row
+        row_of[name] = row
     return None
 
 
@@ -99,11 +103,11 @@ def each_once(
     repeat = first_repeat(names)
     if repeat is None:
         return names
-    first, again = repeat
+    first, second = repeat
     refuse(
         where,
         f"{name} must be unique",
-        f"{names[again]!r} at index {first} and at {again}",
+        f"{names[second]!r} at index {first} and at {second}",
         "Give every item its own id",
     )
 
@@ -115,16 +119,23 @@ def of_all_items(values: object, where: str, name: str, n: int) -> tuple[str, ..
     try:
         return as_names(values, where=where, name=name, length=n)
     except ContractError:
-        listed = values.tolist() if hasattr(values, "tolist") else values
-        for gap, v in enumerate(listed if isinstance(listed, (list, tuple)) else ()):
-            if v is None or v == "" or v != v:
-                refuse(
-                    where,
-                    f"{name} must be given for every item or for none",
-                    f"{v!r} at index {gap}",
-                    f"Fill it in, or leave {name} out",
-                )
+        _refuse_gaps(values, where, name)
         raise
+
+
+def _refuse_gaps(values: object, where: str, name: str) -> None:
+    "Refuse the first entry that is missing, with its index."
+    entries = values.tolist() if hasattr(values, "tolist") else values
+    if not isinstance(entries, (list, tuple)):
+        return
+    for index, entry in enumerate(entries):
+        if entry is None or entry == "" or entry != entry:
+            refuse(
+                where,
+                f"{name} must be given for every item or for none",
+                f"{entry!r} at index {index}",
+                f"Fill it in, or leave {name} out",
+            )
 
 
 def slice_name(name: object, where: str) -> str:
@@ -139,7 +150,9 @@ def slice_name(name: object, where: str) -> str:
     )
 
 
-def _slice_value(value, where: str, about: str, i: int):
+def _slice_value(
+    value: object, where: str, about: str, index: int
+) -> str | int | float | None:
     "Text, a number or a boolean; None where it is missing."
     value = value.item() if isinstance(value, np.generic) else value
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
@@ -151,12 +164,12 @@ def _slice_value(value, where: str, about: str, i: int):
     refuse(
         where,
         f"{about} must hold texts or whole numbers",
-        f"{value!r} at index {i}",
+        f"{value!r} at index {index}",
         "Write one text or whole number",
     )
 
 
-def column_of_each(slices, where: str, name: str, n: int) -> dict[str, tuple]:
+def column_of_each(slices: Mapping, where: str, name: str, n: int) -> dict[str, tuple]:
     "Columns of a mapping, each with one entry for each item."
     if not hasattr(slices, "items"):
         refuse(
@@ -271,14 +284,14 @@ class Provenance(msgspec.Struct, frozen=True):
     document_slices: dict[str, dict[str, object]] = {}
 
 # %% ../../nbs/arms/00_arm.ipynb #k0000018
-def as_text(value, where: str, name: str, n=None) -> str:
+def as_text(value: object, where: str, name: str, n: int | None = None) -> str:
     "A string, or a refusal."
     if isinstance(value, str):
         return str.__str__(value)
     refuse(where, f"{name} must be a string", repr(value), f'Pass {name}="" if there is none')
 
 
-def plain_json(value, where: str, name: str, n=None) -> dict:
+def plain_json(value: object, where: str, name: str, n: int | None = None) -> dict:
     "A mapping as the JSON that a file would give back; None is an empty one."
     if value is None:
         return {}
@@ -297,7 +310,7 @@ def plain_json(value, where: str, name: str, n=None) -> dict:
     return plain
 
 
-def counts_of_each(values, where: str, name: str, n: int) -> np.ndarray | None:
+def counts_of_each(values: object, where: str, name: str, n: int) -> np.ndarray | None:
     "Counts of at least 1, or None."
     return None if values is None else as_counts(values, where=where, name=name, length=n)
 
@@ -305,21 +318,22 @@ def counts_of_each(values, where: str, name: str, n: int) -> np.ndarray | None:
 def numbers_to(largest: float, minimum: float | None = None) -> Callable:
     "A check of finite numbers, one for each item, none larger in size."
 
-    def check(values, where, name, n):
+    def check(values: object, where: str, name: str, n: int) -> np.ndarray:
         values = as_vector(values, where=where, name=name, length=n, minimum=minimum)
-        if (bad := np.flatnonzero(np.abs(values) > largest)).size:
-            refuse(
-                where,
-                f"{name} must be at most {largest:g} in size",
-                f"{float(values[bad[0]])!r} at index {bad[0]}",
-                "Check the unit: powers of larger numbers do not fit float64",
-            )
+        refuse_first(
+            np.abs(values) > largest,
+            values,
+            where,
+            f"{name} must be at most {largest:g} in size",
+            "Check the unit: powers of larger numbers do not fit float64",
+        )
         return values
 
     return check
 
 
-def _numbers_of_each(columns, where: str, name: str, n: int) -> dict[str, np.ndarray]:
+def _numbers_of_each(columns: Mapping, where: str, name: str, n: int) -> dict[str, np.ndarray]:
+    "Columns of a mapping, each with one number for each item."
     check = numbers_to(1e150)
     return {
         column: check(values, where, f"score {column!r}", n)
@@ -332,7 +346,7 @@ def one_of(*options: str) -> Callable:
     return lambda value, where, name, n: as_choice(value, options, where=where, name=name)
 
 # %% ../../nbs/arms/00_arm.ipynb #ofeach01
-def entries_at(value, index: np.ndarray):
+def entries_at(value: object, index: np.ndarray) -> object:
     "The entries of an array or a tuple, or of each column of a mapping, at some places."
     if value is None:
         return None
@@ -343,17 +357,16 @@ def entries_at(value, index: np.ndarray):
     return tuple([value[i] for i in index.tolist()])
 
 
-def columns_given(arm) -> dict[str, object]:
+def columns_given(arm: "Arm") -> dict[str, object]:
     "What an arm was given for each item, those of a mapping one by one."
-    found = {}
+    columns = {}
     for name in arm.per_item:
         value = getattr(arm, name)
-        found |= (
-            {f"{name} {key!r}": column for key, column in value.items()}
-            if isinstance(value, Mapping)
-            else {name: value}
-        )
-    return found
+        if isinstance(value, Mapping):
+            columns |= {f"{name} {key!r}": column for key, column in value.items()}
+        else:
+            columns[name] = value
+    return columns
 
 # %% ../../nbs/arms/00_arm.ipynb #k0000009
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -375,17 +388,23 @@ class Arm:
     clusters, slices = None, {}
 
     def __post_init__(self):
-        where, n = getattr(self, "where", type(self).__name__), None
+        where = getattr(self, "where", type(self).__name__)
         refuse_misaligned(where, columns_given(self))
+        n = None  # how many items there are, as the first check finds
         for name, check in self.checks.items():
             value = check(getattr(self, name), where, name, n)
             object.__setattr__(self, name, value)
             if n is None:
                 n = len(value)
-        if not self.by_id:
+        if self.by_id:
+            self._sort_by_id()
+
+    def _sort_by_id(self) -> None:
+        "Put the items in the order of their ids."
+        order = np.array(sorted(range(len(self)), key=self.ids.__getitem__), dtype=int)
+        if (np.diff(order) > 0).all():
             return
-        order = np.array(sorted(range(n), key=self.ids.__getitem__), dtype=int)
-        for name in self.per_item if (np.diff(order) < 0).any() else ():
+        for name in self.per_item:
             object.__setattr__(self, name, entries_at(getattr(self, name), order))
 
     def __len__(self) -> int:
@@ -394,28 +413,16 @@ class Arm:
     def __repr__(self) -> str:
         return f"{type(self).__name__}(model={self.model!r}, n={len(self)})"
 
-    def take(self, index) -> "Arm":  # places, or a mask
+    def take(self, index: object) -> "Arm":  # places, or a mask
         "The arm of some items, in the order of the index, or of the ids where `by_id`."
-        index, n = np.asarray(index), len(self)
-        if index.dtype == bool and index.shape == (n,):
-            index = np.flatnonzero(index)
-        whole = index.ndim == 1 and index.size and index.dtype.kind in "iu"
-        if not whole or index.min() < 0 or index.max() >= n:
-            refuse(
-                f"{type(self).__name__}.take",
-                f"index must hold places below {n}, or be a mask of {n} with one True",
-                repr(index),
-                "Pass the places of the items",
-            )
+        places = _as_places(index, len(self), f"{type(self).__name__}.take")
         if self.by_id:
-            index = np.sort(index)
-        known = dict(self.provenance)
-        if "windows_scored" in known:
-            known["windows_scored"] = index.size
-        return self.changed(
-            provenance=known,
-            **{name: entries_at(getattr(self, name), index) for name in self.per_item},
-        )
+            places = np.sort(places)
+        provenance = dict(self.provenance)
+        if "windows_scored" in provenance:
+            provenance["windows_scored"] = places.size
+        columns = {name: entries_at(getattr(self, name), places) for name in self.per_item}
+        return self.changed(provenance=provenance, **columns)
 
     def changed(self, **fields) -> "Arm":
         "A copy with other fields, which are trusted: they must be parts of checked ones."
@@ -423,6 +430,22 @@ class Arm:
         for name in self.__dataclass_fields__:
             object.__setattr__(new, name, fields.get(name, getattr(self, name)))
         return new
+
+
+def _as_places(index: object, n: int, where: str) -> np.ndarray:
+    "Places of some of n items, from places or a mask."
+    places = np.asarray(index)
+    if places.dtype == bool and places.shape == (n,):
+        places = np.flatnonzero(places)
+    is_list = places.ndim == 1 and places.size > 0 and places.dtype.kind in "iu"
+    if not is_list or places.min() < 0 or places.max() >= n:
+        refuse(
+            where,
+            f"index must hold places below {n}, or be a mask of {n} with one True",
+            repr(places),
+            "Pass the places of the items",
+        )
+    return places
 
 # %% ../../nbs/arms/00_arm.ipynb #k0000011
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -473,7 +496,7 @@ class Scores(Arm):
                 )
 
 # %% ../../nbs/arms/00_arm.ipynb #k0000014
-def text_of_each(values, where: str, name: str, n: int) -> tuple:
+def text_of_each(values: object, where: str, name: str, n: int) -> tuple:
     "A text for each sentence, or several references."
     values = tuple(as_listed(values, where=where, name=name))
     if len(values) != n:
@@ -483,22 +506,23 @@ def text_of_each(values, where: str, name: str, n: int) -> tuple:
             str(len(values)),
             "Count the lines of both files; nothing is cut",
         )
-    several = name == "references"
-    given = [
-        tuple(v)
-        if several and not isinstance(v, (str, Set)) and isinstance(v, Iterable)
-        else (v,)
-        for v in values
-    ]
-    for i, texts in enumerate(given):
+    has_several = name == "references"
+    texts_of_each = [_as_texts(value) if has_several else (value,) for value in values]
+    for index, texts in enumerate(texts_of_each):
         if not texts or not all(isinstance(text, str) for text in texts):
             refuse(
                 where,
                 f"{name} must be texts, one at least for every sentence",
-                f"{values[i]!r} at index {i}",
+                f"{values[index]!r} at index {index}",
                 "A sentence without text is an empty string",
             )
-    return tuple(given) if several else values
+    return tuple(texts_of_each) if has_several else values
+
+
+def _as_texts(value: object) -> tuple:
+    "Several references, or the one that there is."
+    is_one = isinstance(value, (str, Set)) or not isinstance(value, Iterable)
+    return (value,) if is_one else tuple(value)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -531,12 +555,13 @@ class Translations(Arm):
         super().__post_init__()
         if self.data_id:
             return
-        asked = canonical_json([[*self.ids], [[*several] for several in self.references]])
-        object.__setattr__(self, "data_id", digest(asked))
+        references = [[*texts] for texts in self.references]
+        data_id = digest(canonical_json([[*self.ids], references]))
+        object.__setattr__(self, "data_id", data_id)
 
     @property
     def recipe(self) -> str:
         "The part of a signature that says how the texts are counted."
-        counts = {len(given) for given in self.references}
-        several = "-".join(map(str, sorted({min(counts), max(counts)})))
-        return f"|nrefs:{several}|case:{self.case}|eff:no|tok:{self.tokenize}|smooth:exp"
+        counts = {len(texts) for texts in self.references}
+        n_references = "-".join(map(str, sorted({min(counts), max(counts)})))
+        return f"|nrefs:{n_references}|case:{self.case}|eff:no|tok:{self.tokenize}|smooth:exp"

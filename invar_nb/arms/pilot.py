@@ -109,11 +109,11 @@ def share_between(
 # %% ../../nbs/arms/06_pilot.ipynb #ae9b79aa
 def with_tails(
     pilot: Pilot,
-    own: Supply,  # the units of the pilot
+    scored: Supply,  # the units of the pilot
     text: Supply,  # the units of the run
 ) -> Pilot:
     "The pilot with the tails that the sizes of the run's units give its influences."
-    of_changes = max(3.0, (1 + 2 / pilot.tail) / _kurtosis(own.weights))
+    of_changes = max(3.0, (1 + 2 / pilot.tail) / _kurtosis(scored.weights))
     of_influences = of_changes * _kurtosis(text.weights)
     per_unit = 2 * text.weights.size / text.units
     return replace(pilot, tail=min(1.0, per_unit / (of_influences - 1)))

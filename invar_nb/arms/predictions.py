@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
@@ -50,10 +50,11 @@ class _Rows:
     where: str
     places: Sequence[str]
 
-    def refuse(self, i: int, must: str, got: str, cure: str) -> NoReturn:
-        refuse(self.where, must, f"{got} at {self.places[i]}", cure)
+    def refuse(self, row: int, must: str, got: str, cure: str) -> NoReturn:
+        "Refuse what stands in a row."
+        refuse(self.where, must, f"{got} at {self.places[row]}", cure)
 
-    def one_each(self, values, name: str):
+    def one_each(self, values: object, name: str) -> list:
         "A list with one entry for each row."
         cells = as_listed(values, where=self.where, name=name)
         if len(cells) != len(self.places):
@@ -66,46 +67,54 @@ class _Rows:
         return cells
 
 
-def _names(rows: _Rows, values, what: str) -> tuple[str, ...]:
+def _names(rows: _Rows, values: object, what: str) -> tuple[str, ...]:
     "A column of names."
-    cells, known, out = rows.one_each(values, what), {}, []
-    plain = set(map(type, cells)) == {str} and "" not in cells  # nothing to check or spell
-    if plain and "".join(cells).isascii():
-        return tuple(cells)
-    for i, value in enumerate(cells):
-        key = type(value), value if isinstance(value, (str, int)) else i
-        if key not in known:
-            known[key] = as_name(value, what, rows.where, rows.places[i])
-        out.append(known[key])
-    return tuple(out)
+    cells = rows.one_each(values, what)
+    if set(map(type, cells)) == {str} and "" not in cells and "".join(cells).isascii():
+        return tuple(cells)  # nothing to check or spell
+    name_of = {}  # a value that comes often is checked once
+    names = []
+    for row, value in enumerate(cells):
+        key = type(value), value if isinstance(value, (str, int)) else row
+        if key not in name_of:
+            name_of[key] = as_name(value, what, rows.where, rows.places[row])
+        names.append(name_of[key])
+    return tuple(names)
 
 
-def _shares(rows: _Rows, values, what: str) -> np.ndarray:
+def _shares(rows: _Rows, values: object, what: str) -> np.ndarray:
     "Numbers from 0 to 1, shape (n,); a float32 as it is printed: 0.7, not 0.699999988."
-    single = find_precision(values) == np.float32
-    cells = [v.item() if isinstance(v, np.generic) else v for v in rows.one_each(values, what)]
-    if not set(map(type, cells)) <= {float, int}:
-        for i, v in enumerate(cells):
-            if not is_number(v):
-                rows.refuse(
-                    i,
-                    f"{what} must be a number",
-                    repr(v),
-                    "Fill it in with a number from 0 to 1; no row is skipped",
-                )
-    bad = next((i for i, v in enumerate(cells) if not 0 <= v <= 1), None)
-    if bad is not None:
-        finite = not isinstance(cells[bad], float) or math.isfinite(cells[bad])
-        rows.refuse(
-            bad,
-            f"{what} must lie in [0, 1]",
-            repr(cells[bad]),
-            "Pass probabilities, not logits or per cent"
-            if finite
-            else "Find where it came from",
-        )
-    cells = [as_printed(v) for v in cells] if single else cells
+    is_single = find_precision(values) == np.float32
+    cells = [
+        value.item() if isinstance(value, np.generic) else value
+        for value in rows.one_each(values, what)
+    ]
+    _check_numbers(rows, cells, what)
+    _check_range(rows, cells, what)
+    if is_single:
+        cells = [as_printed(cell) for cell in cells]
     return lock(np.array(cells, dtype=np.float64))
+
+
+def _check_numbers(rows: _Rows, cells: list, what: str) -> None:
+    "Refuse the first cell that is no number."
+    if set(map(type, cells)) <= {float, int}:
+        return
+    for row, cell in enumerate(cells):
+        if not is_number(cell):
+            cure = "Fill it in with a number from 0 to 1; no row is skipped"
+            rows.refuse(row, f"{what} must be a number", repr(cell), cure)
+
+
+def _check_range(rows: _Rows, cells: list, what: str) -> None:
+    "Refuse the first number outside of [0, 1]."
+    for row, cell in enumerate(cells):
+        if 0 <= cell <= 1:
+            continue
+        cure = "Pass probabilities, not logits or per cent"
+        if isinstance(cell, float) and not math.isfinite(cell):
+            cure = "Find where it came from"
+        rows.refuse(row, f"{what} must lie in [0, 1]", repr(cell), cure)
 
 # %% ../../nbs/arms/03_predictions.ipynb #lab00002
 MOST_LABELS = 256  # classes
@@ -121,19 +130,19 @@ def _folded(label: str) -> str:
 
 def refuse_twins(labels: Iterable[str], where: str) -> None:
     "Refuse two labels that differ in spelling only."
-    seen = {}
+    label_of = {}  # folded -> as it was spelled first
     for label in labels:
-        other = seen.setdefault(_folded(label), label)
-        if other != label:
+        twin = label_of.setdefault(_folded(label), label)
+        if twin != label:
             refuse(
                 where,
                 "labels must differ by more than case, blanks or spelling",
-                f"{ascii(other)} and {ascii(label)}",
+                f"{ascii(twin)} and {ascii(label)}",
                 "Spell them alike; if they are two classes, name all with labels=",
             )
 
 # %% ../../nbs/arms/03_predictions.ipynb #lab00003
-def as_labels(labels, where: str) -> tuple[str, ...]:
+def as_labels(labels: object, where: str) -> tuple[str, ...]:
     "Classes in the order that was given: 2 to 256, each once."
     if isinstance(labels, (str, bytes, Mapping, Set)) or not isinstance(labels, Iterable):
         refuse(where, "labels must be a sequence", repr(labels), "Write labels=('yes', 'no')")
@@ -141,9 +150,10 @@ def as_labels(labels, where: str) -> tuple[str, ...]:
         as_name(value, "a label", where, f"place {i} of labels")
         for i, value in enumerate(labels)
     ]
-    twice = next((name for i, name in enumerate(labels) if name in labels[:i]), None)
-    if twice is not None:
-        refuse(where, "labels must be different", repr(twice), "List each class once")
+    repeat = first_repeat(labels)
+    if repeat is not None:
+        label = labels[repeat[1]]
+        refuse(where, "labels must be different", repr(label), "List each class once")
     if len(labels) < 2:
         refuse(
             where,
@@ -161,8 +171,22 @@ def as_labels(labels, where: str) -> tuple[str, ...]:
     return tuple(labels)
 
 # %% ../../nbs/arms/03_predictions.ipynb #k0000009
-def _matrix(rows: _Rows, values, labels) -> np.ndarray:
+def _matrix(rows: _Rows, values: Any, labels: Sequence[str]) -> np.ndarray:
     "Probabilities, shape (n, C); rows that add up to 1."
+    _check_shape(rows, values, labels)
+    columns = values.T if isinstance(values, np.ndarray) else list(zip(*values, strict=True))
+    p = np.column_stack(
+        [
+            _shares(rows, column, f"the probability of {label!r}")
+            for column, label in zip(columns, labels, strict=True)
+        ]
+    )
+    _check_sums(rows, p)
+    return lock(p)
+
+
+def _check_shape(rows: _Rows, values: object, labels: Sequence[str]) -> None:
+    "Refuse what has not one row an id and one column a label."
     if hasattr(values, "columns"):  # whose order need not be that of the labels
         refuse(
             rows.where,
@@ -181,56 +205,90 @@ def _matrix(rows: _Rows, values, labels) -> np.ndarray:
             f"shape {shape} for {len(rows.places)} ids and {len(labels)} labels",
             "Give every row one probability for each label",
         )
-    columns = values.T if isinstance(values, np.ndarray) else list(zip(*values, strict=True))
-    p = np.column_stack(
-        [
-            _shares(rows, column, f"the probability of {label!r}")
-            for column, label in zip(columns, labels, strict=True)
-        ]
+
+
+def _check_sums(rows: _Rows, p: np.ndarray) -> None:
+    "Refuse the first row that does not add up to 1."
+    n_rows, n_labels = p.shape
+    distance = np.abs(p.sum(axis=1) - 1)
+    bad_rows = np.flatnonzero(distance > 0.5e-6 * n_labels + 1e-12)
+    if not bad_rows.size:
+        return
+    cure = "A label is missing, or these are not probabilities"
+    if distance[bad_rows].max() <= min(0.005 * n_labels, 0.05):
+        cure = "Write six digits or more (0.333333, not 0.333), or normalize them"
+    first = int(bad_rows[0])
+    rows.refuse(
+        first,
+        "the probabilities of a row must add up to 1",
+        f"{float(p[first].sum())!r} ({bad_rows.size} of {n_rows} rows)",
+        cure,
     )
-    away = np.abs(p.sum(axis=1) - 1)
-    off = np.flatnonzero(away > 0.5e-6 * len(labels) + 1e-12)
-    if off.size:
-        short = away[off].max() <= min(0.005 * len(labels), 0.05)
-        rows.refuse(
-            int(off[0]),
-            "the probabilities of a row must add up to 1",
-            f"{float(p[off[0]].sum())!r} ({off.size} of {len(p)} rows)",
-            "Write six digits or more (0.333333, not 0.333), or normalize them"
-            if short
-            else "A label is missing, or these are not probabilities",
-        )
-    return lock(p)
 
 
-def _most_probable(rows: _Rows, p: np.ndarray, labels, said, sure) -> tuple[tuple, np.ndarray]:
+def _most_probable(
+    rows: _Rows,
+    p: np.ndarray,  # shape (n, C)
+    labels: Sequence[str],
+    prediction: tuple | None,  # as they were given
+    confidence: np.ndarray | None,
+) -> tuple[tuple, np.ndarray]:
     "Predictions and their probabilities, with which those that were given must agree."
-    if said is None:
+    if prediction is None:
         by_name = sorted(range(len(labels)), key=lambda c: natural_order(labels[c]))
-        said = tuple([labels[by_name[c]] for c in p[:, by_name].argmax(axis=1).tolist()])
+        prediction = tuple([labels[by_name[c]] for c in p[:, by_name].argmax(axis=1).tolist()])
     number = {label: c for c, label in enumerate(labels)}
-    implied = p[np.arange(len(p)), [number[name] for name in said]]
-    if (bad := np.flatnonzero(implied < p.max(axis=1))).size:
-        i = int(bad[0])
-        best, name = p[i].max(), labels[int(p[i].argmax())]
+    implied = p[np.arange(len(p)), [number[name] for name in prediction]]
+    bad_rows = np.flatnonzero(implied < p.max(axis=1))
+    if bad_rows.size:
+        row = int(bad_rows[0])
+        best = labels[int(p[row].argmax())]
         rows.refuse(
-            i,
+            row,
             "prediction must be the most probable label",
-            f"{said[i]!r} with {implied[i]:g} where {name!r} has {best:g}",
+            f"{prediction[row]!r} with {implied[row]:g} where {best!r} has {p[row].max():g}",
             "One of the two columns is wrong; leave that one out",
         )
-    if sure is not None and (bad := np.flatnonzero(np.abs(sure - implied) > 1e-6)).size:
-        i = int(bad[0])
+    if confidence is not None:
+        _check_confidence(rows, confidence, implied)
+    return prediction, lock(implied)
+
+
+def _check_confidence(rows: _Rows, confidence: np.ndarray, implied: np.ndarray) -> None:
+    "Refuse the first confidence that is not the probability of the prediction."
+    bad_rows = np.flatnonzero(np.abs(confidence - implied) > 1e-6)
+    if bad_rows.size:
+        row = int(bad_rows[0])
         rows.refuse(
-            i,
+            row,
             "confidence must be the probability of the prediction",
-            f"{sure[i]:g} where the probability is {implied[i]:g}",
+            f"{confidence[row]:g} where the probability is {implied[row]:g}",
             "Leave the column out: the probabilities say it already",
         )
-    return said, lock(implied)
 
 # %% ../../nbs/arms/03_predictions.ipynb #k0000012
-def _tallies(rows: _Rows, drawn, right) -> tuple:
+def _is_whole(value: object) -> bool:
+    "Whether it is an integer, or a float that is whole."
+    if isinstance(value, float):
+        return value.is_integer()
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def _are_tallies(drawn: object, right: object) -> bool:
+    "Whether so many samples can be right of so many that were drawn."
+    return _is_whole(drawn) and _is_whole(right) and drawn >= 1 and 0 <= right <= drawn
+
+
+def _as_integers(column: list) -> tuple[int | None, ...]:
+    "Whole numbers as integers; None stays."
+    return tuple([None if count is None else int(count) for count in column])
+
+
+def _tallies(
+    rows: _Rows,
+    drawn: object,  # samples of each example
+    right: object,  # those of them that are right
+) -> tuple[tuple | None, tuple | None]:
     "Samples drawn and samples right; an example without samples has None in both."
     if drawn is None and right is None:
         return None, None
@@ -241,29 +299,37 @@ def _tallies(rows: _Rows, drawn, right) -> tuple:
             "one of them",
             "Add the other column, or leave this one out",
         )
-    columns = rows.one_each(drawn, "samples"), rows.one_each(right, "correct_samples")
-    for i, (a, b) in enumerate(zip(*columns, strict=True)):
-        whole = all(
-            isinstance(v, numbers.Integral)
-            and not isinstance(v, bool)
-            or isinstance(v, float)
-            and v.is_integer()
-            for v in (a, b)
+    drawn = rows.one_each(drawn, "samples")
+    right = rows.one_each(right, "correct_samples")
+    for row, counts in enumerate(zip(drawn, right, strict=True)):
+        if counts == (None, None) or _are_tallies(*counts):
+            continue
+        rows.refuse(
+            row,
+            "samples must be a whole number of at least 1, correct_samples one "
+            "of at most samples, and neither goes alone",
+            f"samples {counts[0]!r}, correct_samples {counts[1]!r}",
+            "They count the samples drawn for one example; were the two swapped?",
         )
-        if (a, b) != (None, None) and not (whole and a >= 1 and 0 <= b <= a):
-            rows.refuse(
-                i,
-                "samples must be a whole number of at least 1, correct_samples one "
-                "of at most samples, and neither goes alone",
-                f"samples {a!r}, correct_samples {b!r}",
-                "They count the samples drawn for one example; were the two swapped?",
-            )
-    if all(v is None for v in columns[0]):
+    if all(count is None for count in drawn):
         return None, None
-    return tuple(tuple([None if v is None else int(v) for v in column]) for column in columns)
+    return _as_integers(drawn), _as_integers(right)
 
 
-def _sliced(rows: _Rows, slices) -> dict[str, tuple]:
+def _slice_texts(rows: _Rows, values: object, title: str) -> tuple[str | None, ...]:
+    "The value of each row as text; None where it is missing."
+    texts = []
+    for value, place in zip(rows.one_each(values, title), rows.places, strict=True):
+        if value is None or (isinstance(value, float) and value != value):
+            texts.append(None)
+        elif value == "":
+            texts.append(value)
+        else:
+            texts.append(as_name(value, title, rows.where, place))
+    return tuple(texts)
+
+
+def _sliced(rows: _Rows, slices: object) -> dict[str, tuple]:
     "Values of each slice as text, or None."
     if not isinstance(slices, Mapping):
         refuse(
@@ -272,85 +338,92 @@ def _sliced(rows: _Rows, slices) -> dict[str, tuple]:
             type(slices).__name__,
             "Pass slices={'language': [...]}",
         )
-    out = {}
-    for name in slices:
-        cells = [
-            None if v is None or isinstance(v, float) and v != v else v
-            for v in rows.one_each(slices[name], f"slice {name!r}")
-        ]
-        out[slice_name(name, rows.where)] = tuple(
-            v if v is None or v == "" else as_name(v, f"slice {name!r}", rows.where, place)
-            for v, place in zip(cells, rows.places, strict=True)
-        )
-    return out
+    columns = {}
+    for name, values in slices.items():
+        texts = _slice_texts(rows, values, f"slice {name!r}")
+        columns[slice_name(name, rows.where)] = texts
+    return columns
 
 # %% ../../nbs/arms/03_predictions.ipynb #k0000015
 AMBIGUOUS = ("own_class", "excluded")  # what an example counts whose truth is ambiguous
 LABELS_FROM = ("given", "probabilities", "seen", "choices")  # a file's; places of choices
 
 
-def _check_answers(arm, rows: _Rows) -> dict:
-    "labels, label, prediction, confidence, probabilities: plain and in agreement."
-    label = _names(rows, arm.label, "label")
-    said = None if arm.prediction is None else _names(rows, arm.prediction, "prediction")
-    if said is None and arm.probabilities is None:
-        refuse(
-            rows.where,
-            "there must be predictions or probabilities",
-            "neither",
-            "Pass one of them",
-        )
-    if arm.labels is None and arm.probabilities is not None:
-        refuse(rows.where, "probabilities need labels", "labels None", "Name their columns")
-    seen = arm.labels is None
-    names = sorted({*label, *(said or ())}, key=natural_order) if seen else arm.labels
-    labels = as_labels(names, rows.where)
-    if seen or arm.labels_from == "probabilities":
-        refuse_twins(labels, rows.where)
-    if seen and not {*label} & {*said}:
+def _class_labels(
+    arm: "Predictions", rows: _Rows, label: tuple, prediction: tuple | None
+) -> tuple[str, ...]:
+    "The classes: those that were named, else all that occur."
+    if arm.labels is not None:
+        labels = as_labels(arm.labels, rows.where)
+        if arm.labels_from == "probabilities":
+            refuse_twins(labels, rows.where)
+        return labels
+    labels = as_labels(sorted({*label, *prediction}, key=natural_order), rows.where)
+    refuse_twins(labels, rows.where)
+    if {*label}.isdisjoint(prediction):
         refuse(
             rows.where,
             "predictions and labels must share a value",
-            f"label {label[0]!r} and prediction {said[0]!r}, and so throughout",
+            f"label {label[0]!r} and prediction {prediction[0]!r}, and so throughout",
             "Spell both alike; if no answer is right, name all classes with labels=",
         )
-    for what, names in (("label", label), ("prediction", said or ())):
-        if not {*names} <= {*labels}:
-            i = next(i for i, name in enumerate(names) if name not in labels)
-            rows.refuse(
-                i,
-                f"{what} must be one of {listed(labels)}",
-                repr(names[i]),
-                suggest(
-                    names[i],
-                    labels,
-                    "Correct the row, or name all labels (with a probability for each)",
-                ),
-            )
-    sure = None if arm.confidence is None else _shares(rows, arm.confidence, "confidence")
-    p = None
-    if arm.probabilities is not None:
-        p = _matrix(rows, arm.probabilities, labels)
-        said, sure = _most_probable(rows, p, labels, said, sure)
-    return dict(
-        labels=labels,
-        label=label,
-        prediction=said,
-        confidence=sure,
-        probabilities=p,
-        labels_from="seen" if seen else arm.labels_from,
+    return labels
+
+
+def _check_members(rows: _Rows, column: str, names: tuple, labels: tuple) -> None:
+    "Refuse the first name that is no label."
+    if {*names} <= {*labels}:
+        return
+    row = next(i for i, name in enumerate(names) if name not in labels)
+    cure = "Correct the row, or name all labels (with a probability for each)"
+    rows.refuse(
+        row,
+        f"{column} must be one of {listed(labels)}",
+        repr(names[row]),
+        suggest(names[row], labels, cure),
     )
 
 
-def _test_digest(arm) -> str:
+def _check_answers(arm: "Predictions", rows: _Rows) -> dict:
+    "labels, label, prediction, confidence, probabilities: plain and in agreement."
+    label = _names(rows, arm.label, "label")
+    prediction = arm.prediction
+    if prediction is not None:
+        prediction = _names(rows, prediction, "prediction")
+    if prediction is None and arm.probabilities is None:
+        must = "there must be predictions or probabilities"
+        refuse(rows.where, must, "neither", "Pass one of them")
+    if arm.labels is None and arm.probabilities is not None:
+        refuse(rows.where, "probabilities need labels", "labels None", "Name their columns")
+    labels = _class_labels(arm, rows, label, prediction)
+    _check_members(rows, "label", label, labels)
+    _check_members(rows, "prediction", prediction or (), labels)
+    confidence = arm.confidence
+    if confidence is not None:
+        confidence = _shares(rows, confidence, "confidence")
+    p = None
+    if arm.probabilities is not None:
+        p = _matrix(rows, arm.probabilities, labels)
+        prediction, confidence = _most_probable(rows, p, labels, prediction, confidence)
+    return dict(
+        labels=labels,
+        label=label,
+        prediction=prediction,
+        confidence=confidence,
+        probabilities=p,
+        labels_from="seen" if arm.labels is None else arm.labels_from,
+    )
+
+
+def _test_digest(arm: "Predictions") -> str:
     "Digest of what was asked: id, truth, prompt, cluster and slices of every example."
     names = sorted(arm.slices)
-    none = (None,) * len(arm)
+    nothing = (None,) * len(arm)
     rows = zip(
         arm.ids,
         arm.label,
-        arm.prompt_digests or none,
-        arm.clusters or none,
+        arm.prompt_digests or nothing,
+        arm.clusters or nothing,
         *(arm.slices[name] for name in names),
         strict=True,
     )
@@ -358,23 +431,27 @@ def _test_digest(arm) -> str:
     return digest("\n".join(map(spell, (names, *rows))))
 
 # %% ../../nbs/arms/03_predictions.ipynb #k0000016
-def _check_rows(arm) -> dict:
-    "The fields whose refusals name a row, checked and plain, in the order given."
+def _rows_of(arm: "Predictions") -> _Rows:
+    "Where each of the examples stood; refused where there is none."
     where = as_text(arm.where, "Predictions", "where")
     refuse_misaligned(where, columns_given(arm))
     if not hasattr(arm.ids, "__len__") or not len(arm.ids):
         refuse(where, "there must be an example", "none", "Score at least one example")
-    rows = _Rows(
-        where,
-        tuple(
-            [f"index {i}" for i in range(len(arm.ids))] if arm.places is None else arm.places
-        ),
-    )
+    places = arm.places
+    if places is None:
+        places = [f"index {i}" for i in range(len(arm.ids))]
+    return _Rows(where, tuple(places))
+
+
+def _check_rows(arm: "Predictions") -> dict:
+    "The fields whose refusals name a row, checked and plain, in the order given."
+    rows = _rows_of(arm)
     ids = _names(rows, arm.ids, "id")
-    if (twice := first_repeat(ids)) is not None:
-        first, again = twice
+    repeat = first_repeat(ids)
+    if repeat is not None:
+        first, second = repeat
         rows.refuse(
-            again,
+            second,
             "every example must have an id of its own",
             f"{ids[first]!r} at {rows.places[first]} and",
             "Keep one of the rows",
@@ -438,9 +515,16 @@ class Predictions(Arm):
 
     # whether the labels are places of choices that differ by example, and no classes
     choices = property(lambda self: self.labels_from == "choices")
-    # the truth and the prediction as class numbers, shape (n,)
-    true_index = cached_property(lambda self: self._numbered(self.label))
-    predicted_index = cached_property(lambda self: self._numbered(self.prediction))
+
+    @cached_property
+    def true_index(self) -> np.ndarray:  # shape (n,)
+        "The truth as class numbers."
+        return self._class_numbers(self.label)
+
+    @cached_property
+    def predicted_index(self) -> np.ndarray:  # shape (n,)
+        "The prediction as class numbers."
+        return self._class_numbers(self.prediction)
 
     @cached_property
     def correct(self) -> np.ndarray:  # shape (n,), booleans
@@ -453,11 +537,8 @@ class Predictions(Arm):
         super().__post_init__()
         if not self.data_id:
             object.__setattr__(self, "data_id", _test_digest(self))
-        if (
-            self.ambiguous == "excluded"
-            and self.ambiguous_label not in self.labels
-            or not self.counted.any()
-        ):
+        is_unknown = self.ambiguous == "excluded" and self.ambiguous_label not in self.labels
+        if is_unknown or not self.counted.any():
             refuse(
                 self.where,
                 "the excluded label must be one of the labels, not every truth",
@@ -465,20 +546,21 @@ class Predictions(Arm):
                 "Name it with ambiguous_label=, or use ambiguous='own_class'",
             )
 
-    def _numbered(self, names) -> np.ndarray:
+    def _class_numbers(self, names: Sequence[str]) -> np.ndarray:
+        "Place of each name among the labels."
         number = {label: c for c, label in enumerate(self.labels)}
         return lock([number[name] for name in names])
 
     @cached_property
     def counted(self) -> np.ndarray:  # shape (n,), booleans
         "Whether the example counts: not where its truth is ambiguous and such are excluded."
-        out = self.ambiguous != "excluded"
-        return lock([out or name != self.ambiguous_label for name in self.label])
+        counts_all = self.ambiguous != "excluded"
+        return lock([counts_all or name != self.ambiguous_label for name in self.label])
 
     @property
     def ties(self) -> int:
         "Examples with two most probable labels."
         if self.probabilities is None:
             return 0
-        best = self.probabilities == self.probabilities.max(axis=1, keepdims=True)
-        return int((best.sum(axis=1) > 1).sum())
+        is_largest = self.probabilities == self.probabilities.max(axis=1, keepdims=True)
+        return int((is_largest.sum(axis=1) > 1).sum())

@@ -32,27 +32,31 @@ class Budget:
         "From 40, `40` or `first:40`; UsageError."
         if isinstance(value, Budget):
             return value
-        where, rule, number = "windows", "spread", value
-        if isinstance(value, str):
-            rule, mark, number = value.rpartition(":")
-            rule = rule if mark else "spread"
-            if rule not in RULES or not (number.isascii() and number.isdecimal()):
-                refuse(
-                    where,
-                    "windows must be a number, or first: and a number",
-                    repr(value),
-                    "Write 40 or first:40",
-                    error=UsageError,
-                )
-            number = int(number)
+        rule, number = _read_budget(value) if isinstance(value, str) else ("spread", value)
         return cls(
-            n=as_count(number, where=where, name="windows", error=UsageError),
+            n=as_count(number, where="windows", name="windows", error=UsageError),
             rule=rule,
-            seed=as_count(seed, where=where, name="seed", minimum=0, error=UsageError),
+            seed=as_count(seed, where="windows", name="seed", minimum=0, error=UsageError),
         )
 
     def __str__(self) -> str:
-        return f"{'first:' * (self.rule == 'first')}{self.n}"
+        return f"first:{self.n}" if self.rule == "first" else str(self.n)
+
+
+def _read_budget(text: str) -> tuple[str, int]:
+    "Rule and number of `40` or `first:40`."
+    rule, colon, number = text.rpartition(":")
+    if not colon:
+        rule = "spread"
+    if rule not in RULES or not (number.isascii() and number.isdecimal()):
+        refuse(
+            "windows",
+            "windows must be a number, or first: and a number",
+            repr(text),
+            "Write 40 or first:40",
+            error=UsageError,
+        )
+    return rule, int(number)
 
 # %% ../../nbs/arms/05_spread.ipynb #w023
 def rank_windows(
@@ -61,17 +65,20 @@ def rank_windows(
     seed: int = 0,
 ) -> np.ndarray:  # rows, those that a small budget takes first
     "Windows by (r + u) / m: every share of them is that share of each document."
-    codes, n_documents = unit_codes(document_ids)
+    codes, _ = unit_codes(document_ids)
     hashes = np.array([digest(f"{seed}|{name}") for name in window_ids])
     order = np.lexsort((hashes, codes))  # the documents, each in the order of its hashes
     sizes = np.bincount(codes)
     r = np.arange(codes.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    names = dict(zip(codes.tolist(), document_ids, strict=True))
-    u = np.array(
-        [int(digest(f"{seed}|{names[d]}")[7:20], 16) / 16**13 for d in range(n_documents)]
-    )
+    names = dict.fromkeys(map(str, document_ids))  # in the order of their codes
+    u = np.array([_fraction(seed, name) for name in names])
     ranks = (r + np.repeat(u, sizes)) / np.repeat(sizes, sizes)
     return order[np.lexsort((hashes[order], ranks))]
+
+
+def _fraction(seed: int, name: str) -> float:
+    "A number in [0, 1) that follows from the seed and the name."
+    return int(digest(f"{seed}|{name}")[7:20], 16) / 16**13
 
 # %% ../../nbs/arms/05_spread.ipynb #w027
 def choose_windows(
@@ -80,7 +87,8 @@ def choose_windows(
     document_ids: Sequence[str],  # of each window
 ) -> np.ndarray:  # rows in the order of the text
     "The windows that a budget pays for; refuses more than there are."
-    n, total = budget.n, len(window_ids)
+    n = budget.n
+    total = len(window_ids)
     if n > total:
         refuse(
             "plan_text",

@@ -109,7 +109,8 @@ def plan_windows(
             f"n_tokens {n_tokens}",
             'Use first_window="all"',
         )
-    windows, start = [], 0
+    windows = []
+    start = 0
     while score_from < n_tokens:
         stop = min(start + max_length, n_tokens)
         windows.append(
@@ -130,13 +131,11 @@ def scored_ranges(
     parts = compute.split_pattern(texts, ":", max_splits=1, reverse=True).flatten()
     if len(parts) != 2 * len(ids):
         return None
-    ends = compute.split_pattern(
-        parts.take(np.arange(1, len(parts), 2)), "-", max_splits=1
-    ).flatten()
-    good = compute.and_(
-        compute.ascii_is_decimal(ends), compute.less(compute.binary_length(ends), 16)
-    )
-    if len(ends) != 2 * len(ids) or not good.to_numpy(zero_copy_only=False).all():
+    ranges = parts.take(np.arange(1, len(parts), 2))
+    ends = compute.split_pattern(ranges, "-", max_splits=1).flatten()
+    is_short = compute.less(compute.binary_length(ends), 16)
+    is_number = compute.and_(compute.ascii_is_decimal(ends), is_short)
+    if len(ends) != 2 * len(ids) or not is_number.to_numpy(zero_copy_only=False).all():
         return None
     start, stop = ends.cast("int64").to_numpy().reshape(-1, 2).T
     if (start >= stop).any() or len(ids) * (int(stop.max()) + 1) > 2**62:
@@ -154,7 +153,10 @@ def assign_splits(windows: Iterable[Window]) -> tuple[Window, ...]:
     )
 
 # %% ../../nbs/arms/01_windows.ipynb #c059
-def _scored(log_loss, tokens, where):
+def _scored(
+    log_loss: object, tokens: object, where: str
+) -> tuple[np.ndarray, np.ndarray]:  # each of shape (n,)
+    "Losses and tokens of at least one window, checked."
     refuse_misaligned(where, {"log_loss": log_loss, "tokens": tokens})
     log_loss = as_vector(log_loss, where=where, name="log_loss", minimum=0)
     tokens = as_counts(tokens, where=where, name="tokens", length=len(log_loss))
@@ -164,8 +166,8 @@ def _scored(log_loss, tokens, where):
 
 
 def perplexity(
-    log_loss,  # l_i [nats/token], shape (n,), finite, >= 0
-    tokens,  # t_i, shape (n,), counts >= 1
+    log_loss: object,  # l_i [nats/token], shape (n,), finite, >= 0
+    tokens: object,  # t_i, shape (n,), counts >= 1
 ) -> float:
     "exp of the token-weighted mean log-loss; Eq. windows-perplexity."
     log_loss, tokens = _scored(log_loss, tokens, "perplexity")
@@ -181,9 +183,9 @@ def perplexity(
 
 # %% ../../nbs/arms/01_windows.ipynb #c060
 def bits_per_byte(
-    log_loss,  # l_i [nats/token], shape (n,), finite, >= 0
-    tokens,  # t_i, shape (n,), counts >= 1
-    n_bytes,  # UTF-8 bytes that the scored tokens spell: one total, or one count per window
+    log_loss: object,  # l_i [nats/token], shape (n,), finite, >= 0
+    tokens: object,  # t_i, shape (n,), counts >= 1
+    n_bytes: object,  # UTF-8 bytes that the scored tokens spell: one total, or one a window
 ) -> float:
     "Total loss in bits over total bytes; Eq. windows-bits. Comparable across tokenizers."
     where = "bits_per_byte"

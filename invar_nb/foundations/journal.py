@@ -13,6 +13,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import product
 from pathlib import Path
 
 from .refuse import refuse
@@ -92,24 +93,24 @@ def _differing(old: Mapping, new: Mapping) -> str:
 _FORMAT = "invar_nb/journal/5"
 
 
-def _as_written(value: object, shape: type, again: str) -> object:
+def _as_written(value: object, shape: type, cure: str) -> object:
     "What stands in a journal, as the type that this program writes there."
     return as_shape(
         value,
         shape,
         "Journal",
         "the file must be a journal written by invar_nb",
-        f"It is damaged. {again}",
+        f"It is damaged. {cure}",
         code="damaged",
     )
 
 
-def _check_whole(link: sqlite3.Connection, path: Path, again: str) -> None:
+def _check_whole(link: sqlite3.Connection, path: Path, cure: str) -> None:
     "Refuse a file that was cut off: SQLite reads zeros behind the end of its last page."
     page_size = link.execute("PRAGMA page_size").fetchone()[0]
     if path.stat().st_size % page_size:
         refuse(
-            "Journal", "the journal must be whole", f"a part of {path}", again, code="damaged"
+            "Journal", "the journal must be whole", f"a part of {path}", cure, code="damaged"
         )
 
 
@@ -123,39 +124,39 @@ def _begin(link: sqlite3.Connection, key: str) -> None:
     link.execute("COMMIT")
 
 
-def _check_key(link: sqlite3.Connection, key: str, again: str) -> None:
+def _check_key(link: sqlite3.Connection, key: str, cure: str) -> None:
     "Refuse a journal of another format, or of work with another key."
     row = link.execute("SELECT format, key FROM work").fetchone() or ("", "{}")
-    written, old = _as_written(row, tuple[str, str], again)
+    written, old_key = _as_written(row, tuple[str, str], cure)
     if written != _FORMAT:
         refuse(
             "Journal",
             f"the journal must have the format {_FORMAT!r}",
             repr(written),
-            f"Another version wrote it. {again}",
+            f"Another version wrote it. {cure}",
             code="damaged",
         )
-    if old != key:
+    if old_key != key:
         refuse(
             "Journal",
             "the inputs changed since the interrupted run; they must be the same",
-            _differing(_as_written(old.encode(), dict, again), json.loads(key)),
-            again,
+            _differing(_as_written(old_key.encode(), dict, cure), json.loads(key)),
+            cure,
             code="key",
         )
 
 
 def _records(link: sqlite3.Connection, path: Path, key: str) -> dict[str, object]:
     "What a journal of this work holds; a file without tables is begun."
-    again = f"Delete {path} to start again"
-    _check_whole(link, path, again)
+    cure = f"Delete {path} to start again"
+    _check_whole(link, path, cure)
     if not link.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
         _begin(link, key)
-    _check_key(link, key, again)
+    _check_key(link, key, cure)
     rows = link.execute("SELECT name, value FROM record ORDER BY rowid").fetchall()
     return {
-        name: _as_written(value.encode(), object, again)
-        for name, value in _as_written(rows, list[tuple[str, str]], again)
+        name: _as_written(value.encode(), object, cure)
+        for name, value in _as_written(rows, list[tuple[str, str]], cure)
     }
 
 # %% ../../nbs/foundations/03_journal.ipynb #c029
@@ -246,6 +247,24 @@ def finish(
     discard_journals(journals)
 
 
+def _journals_beside(out: Path) -> list[Path]:
+    "Journals whose work has its result there, also those of which only the lock is there."
+    start = out.parent / f".{glob.escape(out.name)}"
+    paths = set()
+    for middle, end in product(("", ".*"), ("", ".lock")):
+        paths.update(glob.glob(f"{start}{middle}.journal{end}"))
+    return [*map(Path, sorted({path.removesuffix(".lock") for path in paths}))]
+
+
+def _saved_result(journal: Path) -> str | None:
+    "The digest that `finish` noted; None where the work had not come so far."
+    if not journal.is_file():
+        return None
+    with _unfinished(journal) as link:
+        row = link.execute("SELECT result FROM work").fetchone() if link else None
+    return row[0] if row else None
+
+
 def clear_finished(
     out: str | os.PathLike,  # where a command would put its result
 ) -> None:
@@ -254,19 +273,9 @@ def clear_finished(
     clear_staging(out)
     if not out.exists():
         return
-    start = out.parent / f".{glob.escape(out.name)}"
-    journals = {
-        path.removesuffix(".lock")
-        for middle in ("", ".*")
-        for end in ("", ".lock")
-        for path in glob.glob(f"{start}{middle}.journal{end}")
-    }
-    results = {file_digest(p) for p in ([out] if out.is_file() else out.glob("*.json"))}
-    for path in map(Path, sorted(journals)):
-        mark = [None]
-        if path.is_file():
-            with _unfinished(path) as link:
-                if link:
-                    mark = link.execute("SELECT result FROM work").fetchone() or mark
-        if not path.exists() or mark[0] in results:
-            discard_journals([path])
+    files = [out] if out.is_file() else out.glob("*.json")
+    results = {*map(file_digest, files)}
+    for journal in _journals_beside(out):
+        is_saved = _saved_result(journal) in results
+        if is_saved or not journal.exists():
+            discard_journals([journal])

@@ -14,9 +14,9 @@ import math
 import numbers
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -36,8 +36,10 @@ class ContractError(ValueError):
         cure: str = "",  # what to do about it
     ):
         super().__init__(message)
-        self.code, self.must = code or type(self).code, must
-        self.culprit, self.cure = culprit, cure
+        self.code = code or type(self).code
+        self.must = must
+        self.culprit = culprit
+        self.cure = cure
 
     def _render_traceback_(self) -> list[str]:  # IPython calls it: a notebook shows the line
         return [f"{type(self).__name__}: {self}"]
@@ -76,15 +78,17 @@ def refuse(
     code: str | None = None,  # for programs; the class has a default
 ) -> NoReturn:
     "Raise `error` with the one line `<where>: <must>; got <got>. <cure>.`"
-    shown = _one_line(got if isinstance(got, str) else repr(_plain(got)))
-    shown = re.sub(r"(?<=\w)\.$", "", shown)  # the sentence of another library ends here
-    cure = _one_line(cure, 2000) + ("" if cure.endswith(("?", "!", ".")) else ".")
     must = _one_line(must, 400)
+    culprit = _one_line(got if isinstance(got, str) else repr(_plain(got)))
+    culprit = re.sub(r"(?<=\w)\.$", "", culprit)  # a sentence of another library ends so
+    cure = _one_line(cure, 2000)
+    if not cure.endswith(("?", "!", ".")):
+        cure += "."
     raise error(
-        f"{_one_line(where)}: {must}; got {shown}. {cure}",
+        f"{_one_line(where)}: {must}; got {culprit}. {cure}",
         code=code,
         must=must,
-        culprit=shown,
+        culprit=culprit,
         cure=cure,
     )
 
@@ -97,9 +101,9 @@ def of_part(name: str) -> Iterator[None]:
     except ContractError as error:
         if not name:
             raise
-        where, _, said = str(error).partition(": ")
+        where, _, message = str(error).partition(": ")
         raise type(error)(
-            f"{where}: {name}: {said}",
+            f"{where}: {name}: {message}",
             code=error.code,
             must=error.must,
             culprit=error.culprit,
@@ -152,16 +156,19 @@ def refuse_first(
     where: str,
     must: str,
     cure: str,  # as of `refuse`
-    more: str = "",  # after the index; {} is how many are bad
+    note: str = "",  # after the index; {} is how many are bad
     code: str | None = None,
 ) -> None:
     "Refuse the first value at which `bad` holds, with its index; nothing where none is bad."
-    if (at := np.flatnonzero(bad)).size:
-        got = f"{_plain(values[at[0]])!r} at index {at[0]}" + more.format(at.size)
+    places = np.flatnonzero(bad)
+    if places.size:
+        first = places[0]
+        got = f"{_plain(values[first])!r} at index {first}" + note.format(places.size)
         refuse(where, must, got, cure, code=code)
 
 
-def _length(array: object, length: int | None, where: str, name: str) -> None:
+def _check_length(array: object, length: int | None, where: str, name: str) -> None:
+    "Refuse another number of entries than this; None: any number."
     if length is not None and len(array) != length:
         refuse(
             where,
@@ -174,11 +181,10 @@ def _length(array: object, length: int | None, where: str, name: str) -> None:
 def as_listed(values: object, *, where: str, name: str) -> list:
     "The entries in the order given; a set has none that is the same in the next process."
     if isinstance(values, (Set, Mapping)):
-        refuse(
-            where, f"{name} must have an order", f"a {type(values).__name__}", "Pass a list"
-        )
-    text = isinstance(values, (str, bytes))
-    if text or not isinstance(values, Iterable) or getattr(values, "ndim", 1) != 1:
+        got = f"a {type(values).__name__}"
+        refuse(where, f"{name} must have an order", got, "Pass a list")
+    is_text = isinstance(values, (str, bytes))
+    if is_text or not isinstance(values, Iterable) or getattr(values, "ndim", 1) != 1:
         refuse(where, f"{name} must be a sequence", repr(values), "Pass a list")
     dtype = getattr(values, "dtype", None)
     if getattr(dtype, "kind", "") in ("m", "M"):  # .tolist() makes integers of nanoseconds
@@ -191,76 +197,94 @@ def as_listed(values: object, *, where: str, name: str) -> list:
     return values.tolist() if hasattr(values, "tolist") else list(values)
 
 
+def _pandas_indices(columns: Mapping[str, object]) -> dict[str, Any]:
+    "The index of each column that has one, by the name of the column."
+    indices = {name: getattr(values, "index", None) for name, values in columns.items()}
+    return {name: index for name, index in indices.items() if hasattr(index, "equals")}
+
+
 def refuse_misaligned(where: str, columns: Mapping[str, object]) -> None:  # as they were given
     "Refuse columns of pandas whose indices differ: rows are matched by their places."
-    found = {
-        name: index
-        for name, values in columns.items()
-        if hasattr(index := getattr(values, "index", None), "equals")
-    }
-    first, *others = found or ("",)
+    indices = _pandas_indices(columns)
+    first, *others = indices or ("",)
     for name in others:
-        a, b = found[first], found[name]
+        a = indices[first]
+        b = indices[name]
         if len(a) != len(b) or a.equals(b):
             continue  # lengths are refused by themselves
-        i = next((i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y), 0)
+        row = next((i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y), 0)
         refuse(
             where,
             f"{first} and {name} must have one index, since rows are matched by their places",
-            f"{_plain(a[i])!r} and {_plain(b[i])!r} at place {i}",
+            f"{_plain(a[row])!r} and {_plain(b[row])!r} at place {row}",
             "Align them, as in after.reindex(before.index), or pass .to_numpy() of both if "
             "they stand in one order",
             error=PairingError,
         )
 
 # %% ../../nbs/foundations/00_refuse.ipynb #c065
-def _as_array(values: object, where: str, name: str, booleans: bool = False) -> np.ndarray:
-    "A 1-D array of numbers (or of booleans, where those may be all), or a refusal."
-
-    def say(must, got, cure="Pass a list or a 1-D array"):
-        refuse(where, f"{name} must {must}", got, cure)
-
+def _one_dimension(values: object, where: str, name: str) -> np.ndarray:
+    "The values as a 1-D array of any type, or a refusal."
     if isinstance(values, np.ma.MaskedArray):
-        say("not be masked", "a masked array", "Pass .compressed(), the same rows everywhere")
+        cure = "Pass .compressed(), the same rows everywhere"
+        refuse(where, f"{name} must not be masked", "a masked array", cure)
+    cure = "Pass a list or a 1-D array"
     if isinstance(values, (str, bytes, Mapping)):
-        say("be numbers", repr(values))
+        refuse(where, f"{name} must be numbers", repr(values), cure)
     try:
         array = np.asarray(values)
     except (TypeError, ValueError, RuntimeError) as error:
-        say("be a 1-D array of numbers", f"{type(values).__name__} ({error})")
-    if array.ndim != 1:
-        lone = array.dtype == object and array.ndim == 0
-        say(
-            "have one dimension",
-            f"a {type(values).__name__}" if lone else f"shape {array.shape}",
-        )
-    listed, kind = isinstance(values, (list, tuple)), array.dtype.kind
-    items = values if listed else array
-    if array.size and kind not in "biuf":  # [1.0, "x"] became two strings
-        refuse_first(
-            [isinstance(v, _TIMES) or not isinstance(_plain(v), numbers.Real) for v in items],
-            items,
-            where,
-            f"{name} must be numbers",
-            "Replace it on purpose",
-            "" if kind == "O" else f" (dtype {array.dtype})",
-        )
-    if {bool, np.bool_} & set(map(type, items if listed or kind in "bO" else ())):
-        flags = np.array([_is_bool(v) for v in items])
-        if booleans and flags.all():
-            return np.array(items, dtype=bool)
-        refuse_first(
-            flags,
-            items,
-            where,
-            f"{name} must be numbers, not booleans",
-            "Write 1 and 0 if you mean numbers",
-        )
-    if kind != "O":
+        got = f"{type(values).__name__} ({error})"
+        refuse(where, f"{name} must be a 1-D array of numbers", got, cure)
+    if array.ndim == 1:
         return array
-    long = [isinstance(v, numbers.Rational) and abs(v) > sys.float_info.max for v in array]
-    refuse_first(long, array, where, f"{name} must fit float64", "Change the unit")
-    return array.astype(np.float64)  # None, Fraction, integers beyond 64 bits: one by one
+    is_single_object = array.ndim == 0 and array.dtype == object
+    got = f"a {type(values).__name__}" if is_single_object else f"shape {array.shape}"
+    refuse(where, f"{name} must have one dimension", got, cure)
+
+
+def _is_real(value: object) -> bool:
+    "Whether it is a real number or a boolean, of Python or NumPy, and no time."
+    return isinstance(_plain(value), numbers.Real) and not isinstance(value, _TIMES)
+
+
+def _has_boolean(values: Sequence | np.ndarray) -> bool:
+    "Whether one of them is a boolean; an array of integers or floats need not be searched."
+    if isinstance(values, np.ndarray) and values.dtype.kind not in "bO":
+        return False
+    return not {bool, np.bool_}.isdisjoint(map(type, values))
+
+
+def _fit_float64(array: np.ndarray, where: str, name: str) -> np.ndarray:
+    "An array of objects (None, Fraction, integers beyond 64 bits) as floats."
+    largest = sys.float_info.max
+    is_too_long = [isinstance(v, numbers.Rational) and abs(v) > largest for v in array]
+    refuse_first(is_too_long, array, where, f"{name} must fit float64", "Change the unit")
+    return array.astype(np.float64)
+
+
+def _as_array(
+    values: object,
+    where: str,
+    name: str,
+    may_be_booleans: bool = False,  # all of them; a mixture is always refused
+) -> np.ndarray:
+    "A 1-D array of numbers or of booleans, or a refusal."
+    array = _one_dimension(values, where, name)
+    kind = array.dtype.kind
+    items = values if isinstance(values, (list, tuple)) else array  # as they were given
+    if array.size and kind not in "biuf":  # [1.0, "x"] became two strings
+        note = "" if kind == "O" else f" (dtype {array.dtype})"
+        is_bad = [not _is_real(value) for value in items]
+        must = f"{name} must be numbers"
+        refuse_first(is_bad, items, where, must, "Replace it on purpose", note)
+    if _has_boolean(items):
+        is_boolean = [*map(_is_bool, items)]
+        if may_be_booleans and all(is_boolean):
+            return np.array(items, dtype=bool)
+        must = f"{name} must be numbers, not booleans"
+        refuse_first(is_boolean, items, where, must, "Write 1 and 0 if you mean numbers")
+    return _fit_float64(array, where, name) if kind == "O" else array
 
 # %% ../../nbs/foundations/00_refuse.ipynb #c002
 def as_vector(
@@ -308,7 +332,7 @@ def as_vector(
             f"{name} must be at most {maximum:g}",
             "Check the unit: is it a percentage, or a statistic?",
         )
-    _length(vector, length, where, name)
+    _check_length(vector, length, where, name)
     return vector
 
 # %% ../../nbs/foundations/00_refuse.ipynb #c032
@@ -329,8 +353,9 @@ def as_counts(
         "Leave out windows with nothing to score, before pairing",
     )
     counts = lock(counts.astype(np.int64))
-    largest = int(counts.max(initial=0))
-    if largest * counts.size > _EXACT and (total := sum(counts.tolist())) > _EXACT:
+    may_be_large = int(counts.max(initial=0)) * counts.size > _EXACT
+    total = sum(counts.tolist()) if may_be_large else 0
+    if total > _EXACT:
         refuse(where, f"the total of {name} must be at most 2**53", total, "Use a larger unit")
     return counts
 
@@ -344,7 +369,7 @@ def as_booleans(
     code: str | None = None,
 ) -> np.ndarray:  # bool, shape (n,), locked copy
     "Right or wrong for each item; the first value that is neither is refused."
-    array = _as_array(values, where, name, booleans=True)
+    array = _as_array(values, where, name, may_be_booleans=True)
     if array.dtype != bool:
         array = as_vector(array, where=where, name=name)
     refuse_first(
@@ -355,7 +380,7 @@ def as_booleans(
         "Pass right or wrong, not a probability",
         code=code,
     )
-    _length(array, length, where, name)
+    _check_length(array, length, where, name)
     return lock(array == 1)
 
 # %% ../../nbs/foundations/00_refuse.ipynb #c036
@@ -417,7 +442,7 @@ def as_names(
 ) -> tuple[str, ...]:
     "Names as non-empty strings; integers are spelled out, everything else is refused."
     values = as_listed(values, where=where, name=name)
-    _length(values, length, where, name)
+    _check_length(values, length, where, name)
     names = _usual_names(values)
     if names is not None:
         return names
@@ -434,23 +459,25 @@ def as_names(
     return tuple(map(_spelled, values))
 
 # %% ../../nbs/foundations/00_refuse.ipynb #a6qpek48
+def _abbreviates(text: str, name: str) -> bool:
+    "Whether the letters of a text stand in a name, in this order: ppl and perplexity."
+    letters = iter(name)
+    return len(text) > 1 and all(letter in letters for letter in text)
+
+
 def nearest(text: object, names: Iterable[str]) -> str | None:
     "The name that is spelled alike or abbreviated, whatever its case and the blanks around."
-    text, folded = str(text).strip().lower(), {str(n).strip().lower(): n for n in names}
-
-    def abbreviates(name):
-        letters = iter(name)
-        return len(text) > 1 and all(letter in letters for letter in text)
-
-    close = difflib.get_close_matches(text, folded, n=1, cutoff=0.5)
-    close += filter(abbreviates, folded)
-    return folded[close[0]] if close else None
+    text = str(text).strip().lower()
+    name_of = {str(name).strip().lower(): name for name in names}
+    candidates = difflib.get_close_matches(text, name_of, n=1, cutoff=0.5)
+    candidates += [folded for folded in name_of if _abbreviates(text, folded)]
+    return name_of[candidates[0]] if candidates else None
 
 
 def suggest(text: str, names: Iterable[str], otherwise: str = "Choose one of them") -> str:
     "A cure for a misspelt or abbreviated name: the nearest of the names, if there is one."
-    near = nearest(text, names)
-    return f"Did you mean {near!r}?" if near is not None else otherwise
+    name = nearest(text, names)
+    return otherwise if name is None else f"Did you mean {name!r}?"
 
 # %% ../../nbs/foundations/00_refuse.ipynb #c025
 def as_choice(
@@ -462,7 +489,8 @@ def as_choice(
     error: type[ContractError] = ContractError,  # UsageError where it is an option
 ) -> str:
     "One of the options, or a refusal that lists them and suggests the nearest."
-    options, text = tuple(options), str.__str__(value) if isinstance(value, str) else ""
+    options = tuple(options)
+    text = str.__str__(value) if isinstance(value, str) else ""
     if text and text in options:
         return text
     refuse(
@@ -481,14 +509,18 @@ def as_fraction(value: object, *, where: str, name: str, error: type = ContractE
     value = _plain(value)
     if isinstance(value, numbers.Real) and 0 < value < 1 and 0 < float(value) < 1:
         return float(value)  # the last, since a Fraction may round to an end
-    percent = isinstance(value, (int, float)) and 1 < value < 100
-    refuse(
-        where,
-        f"{name} must lie strictly between 0 and 1",
-        repr(value),
-        f"Did you mean {value / 100:g}?" if percent else "Use 0.95",
-        error=error,
-    )
+    cure = "Use 0.95"
+    if isinstance(value, (int, float)) and 1 < value < 100:
+        cure = f"Did you mean {value / 100:g}?"
+    must = f"{name} must lie strictly between 0 and 1"
+    refuse(where, must, repr(value), cure, error=error)
+
+
+def _is_whole(value: object) -> bool:
+    "Whether it is an integer, or a float that names one exactly."
+    if isinstance(value, float):
+        return value.is_integer() and abs(value) <= _EXACT
+    return isinstance(value, numbers.Integral) and not _is_bool(value)
 
 
 def as_count(
@@ -499,16 +531,11 @@ def as_count(
     minimum: int = 1,
     maximum: float = math.inf,
     error: type = ContractError,
-    code: str = "too_many",
-) -> int:  # of one above the maximum
+    code: str = "too_many",  # of one above the maximum
+) -> int:
     "A whole number between these; 1200.0 is whole, True is not a number."
     value = _plain(value)
-    whole = (
-        value.is_integer() and abs(value) <= _EXACT
-        if isinstance(value, float)
-        else isinstance(value, numbers.Integral) and not _is_bool(value)
-    )
-    if not whole or value < minimum:
+    if not _is_whole(value) or value < minimum:
         refuse(
             where,
             f"{name} must be a whole number of at least {minimum}",
