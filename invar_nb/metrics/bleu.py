@@ -9,6 +9,7 @@ __all__ = ['SMOOTHINGS', 'bleu_metric', 'BleuRecipe', 'BleuScore', 'corpus_bleu'
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 
@@ -38,41 +39,47 @@ class BleuRecipe:
     effective_order: bool = False  # leave out orders longer than the candidate
 
     def __post_init__(self):
-        def put(name, value):
-            object.__setattr__(self, name, value)
-
         as_choice(self.smoothing, SMOOTHINGS, where="bleu", name="smoothing")
         if self.weights is not None:
             weights = as_vector(self.weights, where="bleu", name="weights", minimum=0.0)
-            put("weights", tuple(weights.tolist()))
+            object.__setattr__(self, "weights", tuple(weights.tolist()))
         orders = len(self.weights or range(4)) if self.max_n is None else self.max_n
-        put("max_n", as_count(orders, where="bleu", name="max_n"))
-        if self.weights and (
-            len(self.weights) != orders
-            or abs(sum(self.weights) - 1) > 1e-12
-            or self.effective_order
-            and self.weights[0] == 0
-        ):
+        orders = as_count(orders, where="bleu", name="max_n")
+        object.__setattr__(self, "max_n", orders)
+        if self.weights:
+            self._check_weights()
+        if self.smoothing_value is not None:
+            self._check_smoothing_value()
+
+    def _check_weights(self) -> None:
+        "Refuse weights that do not fit the orders."
+        has_sum = len(self.weights) == self.max_n and abs(sum(self.weights) - 1) <= 1e-12
+        has_first = not self.effective_order or self.weights[0] > 0
+        if not has_sum or not has_first:
             refuse(
                 "bleu",
-                f"weights must be {orders} numbers with the sum 1, and the first "
+                f"weights must be {self.max_n} numbers with the sum 1, and the first "
                 "one positive with effective_order",
                 self.weights,
                 "Divide by their sum",
             )
-        if self.smoothing_value is not None:
-            (value,) = as_vector([self.smoothing_value], where="bleu", name="smoothing_value")
-            if not 0 < value <= {"floor": 1.0, "add-k": math.inf}.get(self.smoothing, 0.0):
-                refuse(
-                    "bleu",
-                    "smoothing_value must be positive, at most 1 for 'floor', and "
-                    "not given for 'none' and 'exp'",
-                    value,
-                    "Leave it out",
-                )
+
+    def _check_smoothing_value(self) -> None:
+        "Refuse a value that this smoothing does not take."
+        (value,) = as_vector([self.smoothing_value], where="bleu", name="smoothing_value")
+        largest = {"floor": 1.0, "add-k": math.inf}.get(self.smoothing, 0.0)
+        if not 0 < value <= largest:
+            refuse(
+                "bleu",
+                "smoothing_value must be positive, at most 1 for 'floor', and "
+                "not given for 'none' and 'exp'",
+                value,
+                "Leave it out",
+            )
 
 # %% ../../nbs/metrics/08_bleu.ipynb #c019
-def _sacrebleu():
+def _sacrebleu() -> type:
+    "The class BLEU of sacreBLEU."
     try:
         from sacrebleu.metrics import BLEU
     except ImportError:
@@ -86,7 +93,8 @@ def _sacrebleu():
     return BLEU
 
 
-def _scorer(arm, recipe, **changed):
+def _scorer(arm: Translations, recipe: BleuRecipe, **changed: Any) -> Any:
+    "The scorer of sacreBLEU with these settings."
     settings = dict(
         lowercase=arm.case == "lc",
         tokenize=arm.tokenize,
@@ -99,14 +107,12 @@ def _scorer(arm, recipe, **changed):
     return _sacrebleu()(**settings | changed)
 
 
-def _rows(arm, recipe):
+def _rows(arm: Translations, recipe: BleuRecipe) -> np.ndarray:  # int64, shape (n, 2 + 2 N)
     "One additive row for each segment: c, r, m_1 ... m_N, h_1 ... h_N."
     counter = _scorer(arm, recipe, smooth_method="none", effective_order=True)  # counts alone
-    counted = map(counter.sentence_score, arm.hypotheses, arm.references)
-    return np.array(
-        [[one.sys_len, one.ref_len, *one.counts, *one.totals] for one in counted],
-        dtype=np.int64,
-    )
+    scores = map(counter.sentence_score, arm.hypotheses, arm.references)
+    rows = [[score.sys_len, score.ref_len, *score.counts, *score.totals] for score in scores]
+    return np.array(rows, dtype=np.int64)
 
 # %% ../../nbs/metrics/08_bleu.ipynb #c023
 @dataclass(frozen=True, kw_only=True)
@@ -123,9 +129,19 @@ class BleuScore:
     signature: str = ""  # sacreBLEU's, then orders, weights, segments
 
 
-def _score(sums, recipe, signature=""):
+def _order_weights(recipe: BleuRecipe, totals: Sequence[int]) -> list[float]:
+    "w_n; with effective_order only those of the orders that the candidate has, sum 1."
+    weights = recipe.weights or (1 / recipe.max_n,) * recipe.max_n
+    if not recipe.effective_order:
+        return [*weights]
+    weights = [w if h > 0 else 0.0 for w, h in zip(weights, totals, strict=True)]
+    return [w / (sum(weights) or 1) for w in weights]
+
+
+def _score(sums: Sequence[int], recipe: BleuRecipe, signature: str = "") -> BleuScore:
     "The score of summed rows (@eq-bleu-score)."
-    N, (c, r, *counts) = recipe.max_n, map(int, sums)
+    N = recipe.max_n
+    c, r, *counts = map(int, sums)
     smoothed = _sacrebleu().compute_bleu(
         counts[:N],
         counts[N:],
@@ -136,10 +152,7 @@ def _score(sums, recipe, signature=""):
         max_ngram_order=N,
     )
     precisions = tuple(p / 100 for p in smoothed.precisions)
-    weights = recipe.weights or (1 / N,) * N
-    if recipe.effective_order:
-        weights = [w * (h > 0) for w, h in zip(weights, smoothed.totals, strict=True)]
-        weights = [w / (sum(weights) or 1) for w in weights]
+    weights = _order_weights(recipe, smoothed.totals)
     score = smoothed.bp * math.prod(p**w for p, w in zip(precisions, weights, strict=True))
     return BleuScore(
         score=score if any(precisions) else 0.0,
@@ -159,15 +172,16 @@ def corpus_bleu(
     *,
     tokenize: str = "none",  # what a word is: none (split at white space), 13a, char, intl
     lowercase: bool = False,  # compare words in lower case
-    **settings,  # of BleuRecipe: max_n, weights, smoothing, ...
+    **settings: Any,  # of BleuRecipe: max_n, weights, smoothing, ...
 ) -> BleuScore:
     """BLEU of a corpus, 0 to 1 (Eq. bleu-score), counted and added. Needs the extra `bleu`.
 
     By default words stand between white space and nothing is smoothed. `compare`, `evaluate`
     and sacreBLEU split as 13a and smooth by exp; sacreBLEU counts from 0 to 100.
     """
+    names = [field.name for field in fields(BleuRecipe)]
     for name in settings:
-        as_choice(name, [f.name for f in fields(BleuRecipe)], where="bleu", name="a setting")
+        as_choice(name, names, where="bleu", name="a setting")
     recipe = BleuRecipe(**settings)
     if isinstance(candidates, str) or isinstance(references, str) or not len(candidates):
         refuse(
@@ -177,50 +191,51 @@ def corpus_bleu(
             "Use bleu for one text",
         )
     refuse_misaligned("corpus_bleu", {"candidates": candidates, "references": references})
-    references = [
-        r if isinstance(r, Sequence) else (r,)
-        for r in as_listed(references, where="corpus_bleu", name="references")
-    ]
+    references = as_listed(references, where="corpus_bleu", name="references")
     arm = Translations(
         ids=range(len(candidates)),
         hypotheses=candidates,
         tokenize=tokenize,
-        references=references,
+        references=[r if isinstance(r, Sequence) else (r,) for r in references],
         case="lc" if lowercase else "mixed",
     )
-    scorer, several = _scorer(arm, recipe), {len(several) for several in arm.references}
-    scorer.num_refs = several.pop() if len(several) == 1 else -1  # "var" in the signature
+    return _score(_rows(arm, recipe).sum(axis=0), recipe, _signature(arm, recipe))
+
+
+def _signature(arm: Translations, recipe: BleuRecipe) -> str:
+    "sacreBLEU's, then what it leaves out: orders, weights, segments."
+    scorer = _scorer(arm, recipe)
+    counts = {len(texts) for texts in arm.references}
+    scorer.num_refs = counts.pop() if len(counts) == 1 else -1  # "var" in the signature
     weights = "uniform" if recipe.weights is None else ",".join(map(repr, recipe.weights))
-    return _score(
-        _rows(arm, recipe).sum(axis=0),
-        recipe,
-        f"{scorer.get_signature()}|order:{recipe.max_n}|weights:{weights}|segments:{len(arm)}",
-    )
+    parts = f"order:{recipe.max_n}|weights:{weights}|segments:{len(arm)}"
+    return f"{scorer.get_signature()}|{parts}"
 
 
 def bleu(
     candidate: str,  # one text
     references: str | Sequence[str],  # one text or several
-    **settings,  # of corpus_bleu
+    **settings: Any,  # of corpus_bleu
 ) -> BleuScore:
     "BLEU of one segment; 0 for most short texts without smoothing. Needs the extra `bleu`."
     return corpus_bleu([candidate], [references], **settings)
 
 # %% ../../nbs/metrics/08_bleu.ipynb #c029
-def _without(arm, codes, n_units):
+def _without(arm: Translations, codes: np.ndarray, n_units: int) -> tuple[float, np.ndarray]:
     "(BLEU, BLEU without each unit), by subtracting the unit's counts."
     recipe = BleuRecipe(smoothing="exp")
     rows = _rows(arm, recipe)
     units = np.zeros((n_units, rows.shape[1]), dtype=np.int64)
     np.add.at(units, codes, rows)
     total = units.sum(axis=0)
-    without = [_score(left, recipe).score for left in (total - units).tolist()]
+    without = [_score(sums, recipe).score for sums in (total - units).tolist()]
     return _score(total, recipe).score, np.array(without)
 
 
-def _detail(arm, level):
+def _detail(arm: Translations, level: float) -> Detail:
     "Precisions, brevity penalty and lengths."
-    one = _score(_rows(arm, recipe := BleuRecipe(smoothing="exp")).sum(axis=0), recipe)
+    recipe = BleuRecipe(smoothing="exp")
+    bleu_score = _score(_rows(arm, recipe).sum(axis=0), recipe)
     head = (
         *(f"p{n}" for n in range(1, recipe.max_n + 1)),
         "brevity penalty",
@@ -229,11 +244,11 @@ def _detail(arm, level):
         "BLEU",
     )
     row = (
-        *one.precisions,
-        one.brevity_penalty,
-        one.candidate_length,
-        one.reference_length,
-        one.score,
+        *bleu_score.precisions,
+        bleu_score.brevity_penalty,
+        bleu_score.candidate_length,
+        bleu_score.reference_length,
+        bleu_score.score,
     )
     return Detail(values=dict(zip(head, row, strict=True)), tables={"BLEU": (head, row)})
 

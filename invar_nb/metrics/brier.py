@@ -11,6 +11,7 @@ from functools import partial
 
 import numpy as np
 
+from ..arms.predictions import Predictions
 from invar_nb.foundations.refuse import (
     as_choice,
     find_precision,
@@ -28,7 +29,9 @@ from invar_nb.metrics.reliability import (
 )
 
 # %% ../../nbs/metrics/06_brier.ipynb #c013
-def as_forecasts(probability, label, where):
+def as_forecasts(
+    probability: object, label: object, where: str
+) -> tuple[np.ndarray, np.ndarray]:
     "Forecasts and outcomes as columns, shape (n, C); C = 1 for a vector of P(label 1)."
     must = "probability must have shape (n,) or (n, C), n >= 1, C >= 2"
     refuse_misaligned(where, {"probability": probability, "label": label})
@@ -42,8 +45,9 @@ def as_forecasts(probability, label, where):
     if rows.ndim != 2 or not len(rows) or rows.shape[1] < 2:
         refuse(where, must, f"shape {rows.shape}", "Pass P(label 1), or one column a class")
     p = as_confidences(rows.ravel(), where, "probability").reshape(rows.shape)
+    C = p.shape[1]
     eps = float(np.finfo(find_precision(probability) or float).eps)
-    total, C = p.sum(axis=1), p.shape[1]
+    total = p.sum(axis=1)
     refuse_first(
         np.abs(total - 1) > C * max(1e-6, 4 * eps),
         total,
@@ -58,7 +62,8 @@ def as_forecasts(probability, label, where):
 NORMALIZATIONS = ("sum", "mean", "half")
 
 
-def _factor(normalization, classes, where):
+def _factor(normalization: str, classes: int, where: str) -> float:
+    "What a row's sum of squares is multiplied by."
     as_choice(normalization, NORMALIZATIONS, where=where, name="normalization")
     if classes == 1:
         return 1.0  # one column has one square
@@ -92,17 +97,19 @@ class BrierDecomposition:
     normalization: str  # of classes
 
 
-def _terms(p, y, index):
+def _terms(p: np.ndarray, y: np.ndarray, index: np.ndarray) -> np.ndarray:
     "The six terms of one column, in the order of BrierDecomposition."
-    n, held = p.size, np.bincount(index)
-    count = np.maximum(held, 1)
+    sizes = np.bincount(index)
+    count = np.maximum(sizes, 1)
     mean, rate = (np.bincount(index, weights=v) / count for v in (p, y))
-    a, h, base = p - mean[index], y - rate[index], y.mean()
+    base = y.mean()
+    a = p - mean[index]
+    h = y - rate[index]
     return np.array(
         [
             ((p - y) ** 2).mean(),
-            held @ (mean - rate) ** 2 / n,
-            held @ (rate - base) ** 2 / n,
+            sizes @ (mean - rate) ** 2 / p.size,
+            sizes @ (rate - base) ** 2 / p.size,
             base * (1 - base),
             (a * a).mean(),
             2 * (a * h).mean(),
@@ -125,27 +132,41 @@ def brier_decomposition(
     factor = _factor(normalization, p.shape[1], where)
     edges = n_bins and width_edges(n_bins, find_precision(probability) or float)
 
-    def groups(column):
+    def groups(column: np.ndarray) -> np.ndarray:
+        "The bin of each forecast, or the number of its value."
         if n_bins is None:
             return np.unique(column, return_inverse=True)[1]
         return bin_of(column, edges)
 
-    sums = factor * sum(_terms(a, b, groups(a)) for a, b in zip(p.T, y.T, strict=True))
+    terms = [_terms(a, b, groups(a)) for a, b in zip(p.T, y.T, strict=True)]
     return BrierDecomposition(
-        *sums.tolist(), n=len(p), n_bins=n_bins, normalization=normalization
+        *(factor * sum(terms)).tolist(),
+        n=len(p),
+        n_bins=n_bins,
+        normalization=normalization,
     )
 
 # %% ../../nbs/metrics/06_brier.ipynb #c026
-def _squares(arm, bare=False):
-    "Squared distance of each example, summed over classes where they are known, and weight 1."
-    if bare or arm.probabilities is None:
-        return (np.asarray(arm.confidence, dtype=float) - arm.correct) ** 2, np.ones(len(arm))
+def _true_columns(arm: Predictions) -> list[int]:
+    "The place of each truth among the classes."
     number = {label: c for c, label in enumerate(arm.labels)}
-    y = np.eye(len(arm.labels))[[number[label] for label in arm.label]]
-    return ((arm.probabilities - y) ** 2).sum(axis=1), np.ones(len(arm))
+    return [number[label] for label in arm.label]
 
 
-def _prepare(*arms):
+def _squares(
+    arm: Predictions,
+    bare: bool = False,  # of the confidence, also where the classes are known
+) -> tuple[np.ndarray, np.ndarray]:
+    "Squared distance of each example, summed over classes where they are known, and weight 1."
+    ones = np.ones(len(arm))
+    if bare or arm.probabilities is None:
+        return (np.asarray(arm.confidence, dtype=float) - arm.correct) ** 2, ones
+    y = np.eye(len(arm.labels))[_true_columns(arm)]
+    return ((arm.probabilities - y) ** 2).sum(axis=1), ones
+
+
+def _prepare(*arms: Predictions) -> Metric:
+    "The metric over classes where all arms know them, else of the confidence."
     bare = any(arm.probabilities is None for arm in arms)
     return replace(
         brier_metric,
@@ -156,9 +177,11 @@ def _prepare(*arms):
     )
 
 
-def _missing(arm):
+def _missing(arm: Predictions) -> str | None:
+    "Why there is no forecast, or None."
     if arm.probabilities is None and arm.confidence is None:
         return "the predictions carry no confidence and no probabilities"
+    return None
 
 
 _SUM = (
@@ -172,23 +195,29 @@ _BARE = (
 _BINS = 10
 
 
-def _detail(arm, level, bare=False):
+def _detail(arm: Predictions, level: float, bare: bool = False) -> Detail:
     "Which convention it follows, and Murphy's terms."
-    bare = bare or arm.probabilities is None
-    if bare:
-        p, y, convention = arm.confidence, arm.correct, _BARE
+    if bare or arm.probabilities is None:
+        brief = "of the confidence"
+        convention = _BARE
+        terms = brier_decomposition(arm.confidence, arm.correct, n_bins=_BINS)
     else:
-        number = {label: c for c, label in enumerate(arm.labels)}
-        p, y = arm.probabilities, [number[label] for label in arm.label]
+        brief = "summed over the classes"
         convention = _SUM.format(len(arm.labels))
-    d = brier_decomposition(p, y, n_bins=_BINS)
+        terms = brier_decomposition(arm.probabilities, _true_columns(arm), n_bins=_BINS)
     values = {
-        "reliability": d.reliability,
-        "resolution": d.resolution,
-        "uncertainty": d.uncertainty,
-        "within_bins": d.within_bin_variance - d.within_bin_covariance,
+        "reliability": terms.reliability,
+        "resolution": terms.resolution,
+        "uncertainty": terms.uncertainty,
+        "within_bins": terms.within_bin_variance - terms.within_bin_covariance,
     }
-    brief = "of the confidence" if bare else "summed over the classes"
+    head = (
+        "reliability, 0 where calibrated",
+        "resolution, of what it knows",
+        "uncertainty, of the task",
+        "within bins",
+        "score",
+    )
     return Detail(
         brief=brief,
         notes=(
@@ -197,18 +226,7 @@ def _detail(arm, level, bare=False):
             f"{_BINS} bins of equal width (Murphy).",
         ),
         values=values,
-        tables={
-            "Terms of the Brier score": (
-                (
-                    "reliability, 0 where calibrated",
-                    "resolution, of what it knows",
-                    "uncertainty, of the task",
-                    "within bins",
-                    "score",
-                ),
-                (*values.values(), d.score),
-            )
-        },
+        tables={"Terms of the Brier score": (head, (*values.values(), terms.score))},
     )
 
 

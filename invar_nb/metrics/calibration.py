@@ -7,6 +7,7 @@ __all__ = ['FEWEST', 'calibration_metric', 'squared_error_without', 'error_varia
            'calibration_error', 'calibration_interval', 'root_change']
 
 # %% ../../nbs/metrics/04_calibration.ipynb #c002
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -14,6 +15,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import stdtrit
 
+from ..arms.predictions import Predictions
 from ..foundations.interval import Interval
 from ..foundations.refuse import refuse, refuse_misaligned
 from .metric import Detail, Metric
@@ -29,48 +31,75 @@ from ..statistics.proportions import difference_ends
 from ..statistics.totals import unit_codes
 
 # %% ../../nbs/metrics/04_calibration.ipynb #c011
-def _of_bins(n, S, P, K):
+@dataclass(frozen=True)
+class _Cells:
+    "Errors summed over cells: the answers of a unit in a bin, where there are some."
+
+    unit: np.ndarray  # of each cell
+    bin: np.ndarray  # of each cell
+    s: np.ndarray  # sum of the errors, S_um
+    k: np.ndarray  # number of answers, n_um
+
+
+def _in_cells(e: np.ndarray, index: np.ndarray, codes: np.ndarray, n_bins: int) -> _Cells:
+    "Errors e in given bins and units."
+    numbers, cell = np.unique(codes * n_bins + index, return_inverse=True)
+    unit, m = np.divmod(numbers, n_bins)
+    return _Cells(unit, m, np.bincount(cell, weights=e), np.bincount(cell).astype(float))
+
+
+def _of_bins(n: np.ndarray, S: np.ndarray, P: np.ndarray, K: np.ndarray) -> np.ndarray:
     "n_m (S_m^2 - sum_u S_um^2) / (n_m^2 - sum_u n_um^2), 0 where a bin has no pair of units."
     pairs = n * n - K
     return np.divide(n * (S * S - P), pairs, out=np.zeros(S.shape), where=pairs > 0.5)
 
 
-def squared_error_without(e, index, codes, n_units, n_bins):
+def squared_error_without(
+    e: np.ndarray,  # p - y, shape (n,)
+    index: np.ndarray,  # bin of each answer, shape (n,)
+    codes: np.ndarray,  # unit of each answer, shape (n,)
+    n_units: int,
+    n_bins: int,
+) -> tuple[float, np.ndarray]:
     "(T, T without each unit) of e = p - y in given bins (@eq-calibration-clusters)."
-    cells, cell = np.unique(codes * n_bins + index, return_inverse=True)
-    unit, m = cells // n_bins, cells % n_bins
-    s, k = np.bincount(cell, weights=e), np.bincount(cell).astype(float)
+    cells = _in_cells(e, index, codes, n_bins)
+    s, k, m = cells.s, cells.k, cells.bin
     n, S, P, K = (np.bincount(m, weights=w, minlength=n_bins) for w in (k, s, s * s, k * k))
-    whole = _of_bins(n, S, P, K)
-    change = _of_bins(n[m] - k, S[m] - s, P[m] - s * s, K[m] - k * k) - whole[m]
-    left = e.size - np.bincount(codes, minlength=n_units)
-    total = whole.sum() + np.bincount(unit, weights=change, minlength=n_units)
-    return whole.sum() / e.size, np.divide(total, left, out=np.zeros(n_units), where=left > 0)
+    of_bins = _of_bins(n, S, P, K)
+    change = _of_bins(n[m] - k, S[m] - s, P[m] - s * s, K[m] - k * k) - of_bins[m]
+    total = of_bins.sum() + np.bincount(cells.unit, weights=change, minlength=n_units)
+    sizes = e.size - np.bincount(codes, minlength=n_units)
+    without = np.divide(total, sizes, out=np.zeros(n_units), where=sizes > 0)
+    return of_bins.sum() / e.size, without
 
 # %% ../../nbs/metrics/04_calibration.ipynb #v002
-def error_variance(e, index, codes, n_units, n_bins):
+def error_variance(
+    e: np.ndarray,  # p - y, shape (n,)
+    index: np.ndarray,  # bin of each answer, shape (n,)
+    codes: np.ndarray,  # unit of each answer, shape (n,)
+    n_units: int,
+    n_bins: int,
+) -> tuple[float, float]:
     "(V_0, V_1) of e = p - y in given bins (@eq-calibration-variance)."
-    cells, cell = np.unique(codes * n_bins + index, return_inverse=True)
-    unit, m = cells // n_bins, cells % n_bins
-    s, k = np.bincount(cell, weights=e), np.bincount(cell).astype(float)
+    cells = _in_cells(e, index, codes, n_bins)
+    s, k, m, unit = cells.s, cells.k, cells.bin, cells.unit
     n, S, K = (np.bincount(m, weights=w, minlength=n_bins) for w in (k, s, k * k))
     pairs = n * n - K
-    some = pairs > 0.5  # bins with two units
-    gap, inflate = (
-        np.divide(top, below, out=np.zeros(n_bins), where=some)
-        for top, below in ((S, n), (n * n, pairs))
-    )
+    has_pairs = pairs > 0.5  # bins with two units
+    gap = np.divide(S, n, out=np.zeros(n_bins), where=has_pairs)
+    inflate = np.divide(n * n, pairs, out=np.zeros(n_bins), where=has_pairs)
     c = (s - k * gap[m]) * np.sqrt(inflate[m])  # as many degrees of freedom as units less one
     scaled = c * np.sqrt((inflate / np.maximum(n, 1))[m] / e.size)
-    own = np.bincount(unit, weights=scaled**2, minlength=n_units)
+    of_unit = np.bincount(unit, weights=scaled**2, minlength=n_units)
     joint = np.bincount(m, weights=scaled**2)
-    if cells.size > n_units:  # some unit has answers in several bins
+    if s.size > n_units:  # some unit has answers in several bins
         table = csr_array((scaled, (unit, m)), shape=(n_units, n_bins))
         joint = (table.T @ table).data
-    fixed = 2 * float(joint @ joint - own @ own)
+    fixed = 2 * float(joint @ joint - of_unit @ of_unit)
     square = float(n @ gap**2) / e.size
     linear = np.bincount(unit, weights=gap[m] * c, minlength=n_units)
-    return max(fixed, 0.0), 4 / e.size**2 * float(linear @ linear) / square if square else 0.0
+    slope = 4 / e.size**2 * float(linear @ linear) / square if square else 0.0
+    return max(fixed, 0.0), slope
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -90,17 +119,26 @@ class SquareFit:
     def interval(self, level: float = 0.95) -> Interval:
         "The jackknife's, with the upper end of @eq-calibration-upper where that is higher."
         fit = self.jackknife
-        ends, q = fit.interval(level), -float(stdtrit(max(fit.dof, 1.0), (1 - level) / 2))
+        ends = fit.interval(level)
+        q = -float(stdtrit(max(fit.dof, 1.0), (1 - level) / 2))
         half = q * q * self.slope / 2
-        rest = self.fixed + self.slope * self.estimate + (q * self.slope / 2) ** 2
-        return replace(ends, high=max(ends.high, self.estimate + half + q * _root(rest)))
+        variance = self.fixed + self.slope * self.estimate + (q * self.slope / 2) ** 2
+        upper = self.estimate + half + q * _root(variance)
+        return replace(ends, high=max(ends.high, upper))
 
 
-def _root(x):
+def _root(x: float) -> float:
+    "The root; 0 below 0."
     return float(np.sqrt(max(x, 0.0)))
 
 
-def square_fit(e, index, codes, n_units, n_bins):
+def square_fit(
+    e: np.ndarray,  # p - y, shape (n,)
+    index: np.ndarray,  # bin of each answer, shape (n,)
+    codes: np.ndarray,  # unit of each answer, shape (n,)
+    n_units: int,
+    n_bins: int,
+) -> SquareFit:
     "The fit of errors e = p - y in given bins."
     T, without = squared_error_without(e, index, codes, n_units, n_bins)
     fixed, slope = error_variance(e, index, codes, n_units, n_bins)
@@ -110,7 +148,7 @@ def square_fit(e, index, codes, n_units, n_bins):
 FEWEST = 30  # answers in populated bins
 
 
-def _too_few(p, edges):
+def _too_few(p: np.ndarray, edges: np.ndarray) -> str | None:
     "Why nothing can be said about these answers, or None."
     count = np.bincount(bin_of(p, edges))
     shared = int(count[count > 1].sum())
@@ -119,13 +157,15 @@ def _too_few(p, edges):
     return f"only {shared} examples share a bin with another one; at least {FEWEST} are needed"
 
 
-def _estimate(confidence, correct, n_bins, clusters, where):
+def _estimate(
+    confidence: object, correct: object, n_bins: int, clusters: object, where: str
+) -> tuple[SquareFit, str | None]:
     "The fit of one model in its own bins, and why not to trust it."
     n_bins = as_bins(n_bins, "mass", where)
     refuse_misaligned(where, {"confidence": confidence, "correct": correct})
     p = as_confidences(confidence, where)
     y = as_outcomes(correct, p.size, where)
-    codes, n_units = (np.arange(p.size), p.size) if clusters is None else unit_codes(clusters)
+    codes, n_units = _units(clusters, p.size)
     if len(codes) != p.size:
         refuse(
             where,
@@ -135,6 +175,11 @@ def _estimate(confidence, correct, n_bins, clusters, where):
         )
     edges = mass_edges(n_bins, p)
     return square_fit(p - y, bin_of(p, edges), codes, n_units, n_bins), _too_few(p, edges)
+
+
+def _units(clusters: object, n: int) -> tuple[np.ndarray, int]:
+    "The unit of each of n examples, and how many units there are."
+    return (np.arange(n), n) if clusters is None else unit_codes(clusters)
 
 # %% ../../nbs/metrics/04_calibration.ipynb #c017
 def calibration_error(
@@ -159,9 +204,9 @@ def calibration_interval(
 ) -> Interval:
     "Interval of `calibration_error`; refused below 30 examples in populated bins."
     where = "calibration_interval"
-    fit, why = _estimate(confidence, correct, n_bins, clusters, where)
-    if why:
-        refuse(where, "there must be more examples", why, "Score more, or take fewer bins")
+    fit, doubt = _estimate(confidence, correct, n_bins, clusters, where)
+    if doubt:
+        refuse(where, "there must be more examples", doubt, "Score more, or take fewer bins")
     return fit.interval(level).map(_root)
 
 # %% ../../nbs/metrics/04_calibration.ipynb #v007
@@ -171,64 +216,93 @@ def root_change(
     level: float = 0.95,
 ) -> tuple[float, float]:
     "Ends of the change of the calibration error (@eq-calibration-correlation)."
-    arms = baseline, candidate
-    ends = [arm.interval(level) for arm in arms]
-    moved = [arm.without - arm.without.mean() for arm in arms]
-    size, shared = float(np.linalg.norm(moved[0]) * np.linalg.norm(moved[1])), 1.0
-    for arm, end in zip(arms, ends, strict=True):
-        linear = arm.slope * max(end.low, 0.0)
-        shared *= linear / (arm.fixed + linear) if linear else 0.0
-    r = float(moved[0] @ moved[1]) / size * shared**0.5 if shared else 0.0
-    roots = [(_root(end.low), _root(end.high)) for end in ends]
+    ends_a = baseline.interval(level)
+    ends_b = candidate.interval(level)
+    share = _linear_share(baseline, ends_a.low) * _linear_share(candidate, ends_b.low)
+    r = _correlation(baseline.without, candidate.without) * share**0.5 if share else 0.0
+    low_a, high_a = _root(ends_a.low), _root(ends_a.high)
+    low_b, high_b = _root(ends_b.low), _root(ends_b.high)
     values = _root(baseline.estimate), _root(candidate.estimate)
-    low, high = difference_ends(values, *roots, max(-1.0, min(r, 1.0)))
-    if roots[1][0] == 0:
-        low = min(low, -roots[0][1])  # the candidate may be calibrated
-    if roots[0][0] == 0:
-        high = max(high, roots[1][1])
+    low, high = difference_ends(
+        values, (low_a, high_a), (low_b, high_b), max(-1.0, min(r, 1.0))
+    )
+    if low_b == 0:
+        low = min(low, -high_a)  # the candidate may be calibrated
+    if low_a == 0:
+        high = max(high, high_b)
     return low, high
+
+
+def _linear_share(fit: SquareFit, low: float) -> float:
+    "The part of the variance that grows with the squared error, at its lower end."
+    linear = fit.slope * max(low, 0.0)
+    return linear / (fit.fixed + linear) if linear else 0.0
+
+
+def _correlation(a: np.ndarray, b: np.ndarray) -> float:
+    "Correlation of two columns."
+    a = a - a.mean()
+    b = b - b.mean()
+    return float(a @ b) / float(np.linalg.norm(a) * np.linalg.norm(b))
 
 # %% ../../nbs/metrics/04_calibration.ipynb #c021
 _BINS = 10
 
 
-def _confidence(arm):
+def _confidence(arm: Predictions) -> np.ndarray:
     return np.asarray(arm.confidence, dtype=float)
 
 
-def _without(edges, arm, codes, n_units):
+def _binned_errors(
+    edges: np.ndarray | None,  # None: of the arm's own bins
+    arm: Predictions,
+) -> tuple[np.ndarray, np.ndarray]:  # each of shape (n,)
+    "p - y, and the bin of each answer."
     p = _confidence(arm)
-    at = mass_edges(_BINS, p) if edges is None else edges
-    return squared_error_without(p - arm.correct, bin_of(p, at), codes, n_units, _BINS)
+    if edges is None:
+        edges = mass_edges(_BINS, p)
+    return p - arm.correct, bin_of(p, edges)
 
 
-def _missing(arm):
+def _without(
+    edges: np.ndarray | None, arm: Predictions, codes: np.ndarray, n_units: int
+) -> tuple[float, np.ndarray]:
+    return squared_error_without(*_binned_errors(edges, arm), codes, n_units, _BINS)
+
+
+def _missing(arm: Predictions) -> str | None:
+    "Why nothing can be said about these answers, or None."
     if arm.confidence is None:
         return "the predictions carry no confidence"
-    return _too_few(_confidence(arm), mass_edges(_BINS, _confidence(arm)))
-
-
-def _fit(edges, arm, codes, n_units):
     p = _confidence(arm)
-    at = mass_edges(_BINS, p) if edges is None else edges
-    return square_fit(p - arm.correct, bin_of(p, at), codes, n_units, _BINS)
+    return _too_few(p, mass_edges(_BINS, p))
 
 
-def _alone(edges, arm, level):
+def _fit(
+    edges: np.ndarray | None, arm: Predictions, codes: np.ndarray, n_units: int
+) -> SquareFit:
+    return square_fit(*_binned_errors(edges, arm), codes, n_units, _BINS)
+
+
+def _arm_interval(edges: np.ndarray | None, arm: Predictions, level: float) -> Interval:
     "The interval of one model."
-    n = len(arm.correct)
-    units = (np.arange(n), n) if arm.clusters is None else unit_codes(arm.clusters)
+    units = _units(arm.clusters, len(arm.correct))
     return _fit(edges, arm, *units).interval(level).map(_root)
 
 
-def _change(edges, baseline, candidate, codes, n_units):
+def _change(
+    edges: np.ndarray | None,
+    baseline: Predictions,
+    candidate: Predictions,
+    codes: np.ndarray,
+    n_units: int,
+) -> Callable[[float], tuple[float, float]]:
     "level -> ends of the change of roots."
-    return partial(
-        root_change, *(_fit(edges, arm, codes, n_units) for arm in (baseline, candidate))
-    )
+    fits = (_fit(edges, arm, codes, n_units) for arm in (baseline, candidate))
+    return partial(root_change, *fits)
 
 
-def _detail(arm, level):
+def _detail(arm: Predictions, level: float) -> Detail:
     "What the number is."
     return Detail(
         brief="own bins, shared in compare",
@@ -241,12 +315,13 @@ def _detail(arm, level):
     )
 
 
-def _prepare(*arms):
+def _prepare(*arms: Predictions) -> Metric:
+    "The metric in bins that these arms share."
     edges = mass_edges(_BINS, *map(_confidence, arms))
     return replace(
         calibration_metric,
         leave_one_out=partial(_without, edges),
-        arm_interval=partial(_alone, edges),
+        arm_interval=partial(_arm_interval, edges),
         change_ends=partial(_change, edges),
     )
 
@@ -260,7 +335,7 @@ calibration_metric = Metric(
     prepare=_prepare,
     leave_one_out=partial(_without, None),
     missing=_missing,
-    arm_interval=partial(_alone, None),
+    arm_interval=partial(_arm_interval, None),
     detail=_detail,
     inverse=_root,
     change_ends=partial(_change, None),

@@ -13,6 +13,7 @@ from functools import partial
 
 import numpy as np
 
+from ..arms.arm import Arm
 from ..arms.predictions import AMBIGUOUS
 from ..foundations.interval import Interval
 from invar_nb.foundations.refuse import (
@@ -28,7 +29,7 @@ from .metric import Detail, Metric
 from ..statistics.proportions import wilson_interval
 
 # %% ../../nbs/metrics/07_confusion.ipynb #c013
-def _classes(labels, where, name="labels"):
+def _classes(labels: object, where: str, name: str = "labels") -> tuple[str, ...]:
     "Names of the classes, different ones and at least one."
     labels = as_names(labels, where=where, name=name)
     if not labels or len(set(labels)) < len(labels):
@@ -54,30 +55,35 @@ def confusion_matrix(
     as_choice(ambiguous, AMBIGUOUS, where=where, name="ambiguous")
     refuse_misaligned(where, {"true": true, "predicted": predicted})
     labels = _classes(labels, where)
-    number = {label: c for c, label in enumerate(labels)}
-    places = []
-    for name, column in (("true", true), ("predicted", predicted)):
-        names = as_names(column, where=where, name=name)
-        i = next((i for i, label in enumerate(names) if label not in number), None)
-        if i is not None:
-            as_choice(names[i], labels, where=where, name=f"{name}[{i}]")
-        places.append([number[label] for label in names])
-    if len(places[0]) != len(places[1]):
+    rows = _class_numbers(true, labels, where, "true")
+    columns = _class_numbers(predicted, labels, where, "predicted")
+    if len(rows) != len(columns):
         refuse(
             where,
             "there must be one prediction for each true label",
-            f"{len(places[0])} true and {len(places[1])} predicted labels",
+            f"{len(rows)} true and {len(columns)} predicted labels",
             "Join them by example id first",
         )
     cells = np.zeros((len(labels), len(labels)), dtype=np.int64)
-    np.add.at(cells, tuple(places), 1)
+    np.add.at(cells, (rows, columns), 1)
     if ambiguous == "excluded":
-        own = as_choice(ambiguous_label, labels, where=where, name="ambiguous_label")
-        cells[number[own]] = 0
+        label = as_choice(ambiguous_label, labels, where=where, name="ambiguous_label")
+        cells[labels.index(label)] = 0
     return cells
 
+
+def _class_numbers(column: Sequence, labels: tuple, where: str, name: str) -> list[int]:
+    "The place of each label among the classes; the first that is none of them is refused."
+    number = {label: c for c, label in enumerate(labels)}
+    names = as_names(column, where=where, name=name)
+    for i, label in enumerate(names):
+        if label not in number:
+            as_choice(label, labels, where=where, name=f"{name}[{i}]")
+    return [number[label] for label in names]
+
 # %% ../../nbs/metrics/07_confusion.ipynb #c016
-def _share(hits, trials):
+def _share(hits: object, trials: object) -> np.ndarray:
+    "hits / trials, entry by entry; NaN for 0/0."
     hits, trials = np.broadcast_arrays(np.asarray(hits, float), np.asarray(trials, float))
     return np.divide(hits, trials, out=np.full(hits.shape, np.nan), where=trials > 0)
 
@@ -118,47 +124,72 @@ class ClassScores:
         "Mean of one rate, every class weighted by its support."
         return self._mean(rate, self.support, undefined)
 
-    def _mean(self, rate, weights, undefined):
+    def _mean(self, rate: str, weights: np.ndarray, undefined: str) -> float:
         as_choice(rate, RATES, where="ClassScores", name="rate")
         as_choice(undefined, UNDEFINED, where="ClassScores", name="undefined")
-        counted = (weights > 0) & np.isin(self.labels, self.means_over)
+        values = getattr(self, rate)
+        is_counted = (weights > 0) & np.isin(self.labels, self.means_over)
         if undefined == "skip":
-            counted &= ~np.isnan(getattr(self, rate))
-        values, weights = getattr(self, rate)[counted], weights[counted]
+            is_counted &= ~np.isnan(values)
+        values = values[is_counted]
+        weights = weights[is_counted]
         if undefined == "zero":
             values = np.nan_to_num(values)
         return float(_share((values * weights).sum(), weights.sum()))
 
-    def __str__(self):
+    def __str__(self) -> str:
         "One class a line, undefined rates marked."
-
-        def cell(value, ends=None):
-            text = "undefined (0/0)" if np.isnan(value) else f"{value:.3f}"
-            return f"{text + (f' [{ends.low:.3f}, {ends.high:.3f}]' if ends else ''):22}"
-
-        rows = [
-            (
-                label,
-                n,
-                [
-                    cell(getattr(self, rate)[c], getattr(self, f"{rate}_interval")[c])
-                    for rate in RATES
-                ],
-            )
-            for c, (label, n) in enumerate(zip(self.labels, self.support, strict=True))
-        ]
-        rows += [
-            (mean.__name__, self.support.sum(), [cell(mean(rate)) for rate in RATES])
-            for mean in (self.macro, self.weighted)
-        ]
-        rows = [("class", "support", [f"{rate:22}" for rate in RATES]), *rows]
-        wide = max(len(label) for label, *_ in rows)
+        rows = [("class", "support", [f"{rate:22}" for rate in RATES])]
+        for c, label in enumerate(self.labels):
+            cells = [
+                _rate_text(getattr(self, rate)[c], getattr(self, f"{rate}_interval")[c])
+                for rate in RATES
+            ]
+            rows.append((label, self.support[c], cells))
+        for name, mean in (("macro", self.macro), ("weighted", self.weighted)):
+            cells = [_rate_text(mean(rate)) for rate in RATES]
+            rows.append((name, self.support.sum(), cells))
+        width = max(len(label) for label, *_ in rows)
         return "\n".join(
-            f"{label:{wide}}  {n!s:>7}  {'  '.join(rates)}".rstrip()
-            for label, n, rates in rows
+            f"{label:{width}}  {n!s:>7}  {'  '.join(cells)}".rstrip()
+            for label, n, cells in rows
         )
 
+
+def _rate_text(value: float, interval: Interval | None = None) -> str:
+    "A rate with its interval, 22 characters wide."
+    text = "undefined (0/0)" if np.isnan(value) else f"{value:.3f}"
+    if interval:
+        text += f" [{interval.low:.3f}, {interval.high:.3f}]"
+    return f"{text:22}"
+
 # %% ../../nbs/metrics/07_confusion.ipynb #c017
+def _as_counts_matrix(matrix: object, where: str) -> np.ndarray:
+    "A square matrix of whole numbers, int64, or a refusal."
+    cells = np.asarray(matrix)
+    is_square = cells.ndim == 2 and cells.shape[0] == cells.shape[1] and cells.size > 0
+    is_numeric = is_square and cells.dtype.kind in "iuf"
+    if not is_numeric or not np.all((cells >= 0) & (cells < 2**53) & (cells % 1 == 0)):
+        refuse(
+            where,
+            "a confusion matrix must be square and hold whole numbers",
+            f"{cells.tolist()!r}",
+            "Make it with confusion_matrix; an interval needs the "
+            "number of examples, not shares",
+        )
+    return cells.astype(np.int64)
+
+
+def _wilson(hits: int, trials: int, level: float) -> Interval | None:
+    "Wilson's interval of a rate; None for 0/0."
+    return wilson_interval(int(hits), int(trials), level=level) if trials else None
+
+
+def _f1_of_jaccard(x: float) -> float:
+    "F1 = 2 J / (1 + J)."
+    return 2 * x / (1 + x)
+
+
 def precision_recall_f1(
     matrix: np.ndarray,  # M, shape (C, C), rows true, columns predicted
     labels: Sequence | None = None,  # the C classes; None: "0", "1", ...
@@ -167,22 +198,9 @@ def precision_recall_f1(
     means_over: Sequence | None = None,  # classes the means are taken over; None: all
 ) -> ClassScores:
     "Precision, recall and F1 of every class, intervals and means (Eq. confusion-rates)."
-    where, cells = "precision_recall_f1", np.asarray(matrix)
+    where = "precision_recall_f1"
     level = as_fraction(level, where=where, name="level")
-    square = cells.ndim == 2 and cells.shape[0] == cells.shape[1] and cells.size
-    counts = (
-        square
-        and cells.dtype.kind in "iuf"
-        and np.all((cells >= 0) & (cells < 2**53) & (cells % 1 == 0))
-    )
-    if not counts:
-        refuse(
-            where,
-            "a confusion matrix must be square and hold whole numbers",
-            f"{cells.tolist()!r}",
-            "Make it with confusion_matrix; an interval needs the "
-            "number of examples, not shares",
-        )
+    cells = _as_counts_matrix(matrix, where)
     labels = _classes(range(len(cells)) if labels is None else labels, where)
     if len(labels) != len(cells):
         refuse(
@@ -191,46 +209,46 @@ def precision_recall_f1(
             f"{len(labels)} labels",
             "Pass the list that made the matrix",
         )
-    over = labels if means_over is None else _classes(means_over, where, "means_over")
-    for label in over:
+    averaged = labels if means_over is None else _classes(means_over, where, "means_over")
+    for label in averaged:
         as_choice(label, labels, where=where, name="means_over")
-    cells = cells.astype(np.int64)
-    hits, named, support = np.diag(cells), cells.sum(axis=0), cells.sum(axis=1)
+    hits = np.diag(cells)
+    predicted = cells.sum(axis=0)
+    support = cells.sum(axis=1)
 
-    def wilson(k, n):
-        return wilson_interval(int(k), int(n), level=level) if n else None
+    def intervals(trials: np.ndarray) -> tuple[Interval | None, ...]:
+        return tuple(_wilson(k, n, level) for k, n in zip(hits, trials, strict=True))
 
-    def column(trials):
-        return tuple(map(wilson, hits, trials))
-
-    jaccard = column(named + support - hits)
+    jaccard = intervals(predicted + support - hits)
     return ClassScores(
         labels=labels,
         true_positives=hits,
         support=support,
-        predicted=named,
-        precision=_share(hits, named),
+        predicted=predicted,
+        precision=_share(hits, predicted),
         recall=_share(hits, support),
-        f1=_share(2 * hits, named + support),
-        precision_interval=column(named),
-        recall_interval=column(support),
-        f1_interval=tuple(j and j.map(lambda x: 2 * x / (1 + x)) for j in jaccard),
+        f1=_share(2 * hits, predicted + support),
+        precision_interval=intervals(predicted),
+        recall_interval=intervals(support),
+        f1_interval=tuple(j and j.map(_f1_of_jaccard) for j in jaccard),
         accuracy=float(_share(hits.sum(), cells.sum())),
-        accuracy_interval=wilson(hits.sum(), cells.sum()),
-        means_over=over,
+        accuracy_interval=_wilson(hits.sum(), cells.sum(), level),
+        means_over=averaged,
     )
 
 # %% ../../nbs/metrics/07_confusion.ipynb #c021
-def _counted(arm):
+def _counted(arm: Arm) -> np.ndarray:
     "Whether each example counts: not where its truth is ambiguous and such are excluded."
     return np.asarray(getattr(arm, "counted", np.ones(len(arm))), dtype=bool)
 
 
-def _is(label, column, arm):
+def _is(label: str, column: str, arm: Arm) -> np.ndarray:  # booleans, shape (n,)
+    "Whether each example has this label in a column."
     return np.fromiter((name == label for name in getattr(arm, column)), bool, len(arm))
 
 
-def _never(label, column, arm):
+def _never(label: str, column: str, arm: Arm) -> str | None:
+    "Why a rate of the label is 0/0: no example has it; None where one has."
     if label in getattr(arm, column):
         return None
     return f"{label!r} is never {'predicted' if column == 'prediction' else 'the true label'}"
@@ -242,14 +260,6 @@ def class_rate(
 ) -> Metric:
     "One rate of one class as a metric of `compare`."
     as_choice(rate, RATES, where="class_rate", name="rate")
-
-    def totals(arm):
-        true, said = (
-            _is(label, column, arm) & _counted(arm) for column in ("label", "prediction")
-        )
-        weights = {"precision": said, "recall": true, "f1": 1.0 * true + said}[rate]
-        return (2.0 if rate == "f1" else 1.0) * (true & said), weights.astype(float)
-
     column = "prediction" if rate == "precision" else "label"
     return Metric(
         name=f"{rate}_{label}",
@@ -257,9 +267,21 @@ def class_rate(
         kind="answers",
         better="higher",
         unit="share",
-        totals=totals,
+        totals=partial(_rate_totals, label, rate),
         missing=partial(_never, label, column),
     )
+
+
+def _rate_totals(label: str, rate: str, arm: Arm) -> tuple[np.ndarray, np.ndarray]:
+    "Numerator and weight of each example in one rate of one class."
+    is_true = _is(label, "label", arm) & _counted(arm)
+    is_predicted = _is(label, "prediction", arm) & _counted(arm)
+    hits = 1.0 * (is_true & is_predicted)
+    if rate == "precision":
+        return hits, is_predicted.astype(float)
+    if rate == "recall":
+        return hits, is_true.astype(float)
+    return 2 * hits, 1.0 * is_true + is_predicted
 
 
 def critical_mistake(
@@ -289,61 +311,77 @@ def critical_mistake(
     )
 
 # %% ../../nbs/metrics/07_confusion.ipynb #c025
-def _macro_f1_without(arm, codes, n_units):
+def _f1(support: np.ndarray, predicted: np.ndarray, hits: np.ndarray) -> np.ndarray:
+    "F1 of classes; 0 for those without an example."
+    return np.where(support > 0, 2 * hits, 0) / np.maximum(support + predicted, 1)
+
+
+def _macro_f1_without(arm: Arm, codes: np.ndarray, n_units: int) -> tuple[float, np.ndarray]:
     "(macro F1, macro F1 without each unit), over the classes that have examples."
-    C, number = len(arm.labels), {label: c for c, label in enumerate(arm.labels)}
-    kept = _counted(arm)
+    n_classes = len(arm.labels)
+    number = {label: c for c, label in enumerate(arm.labels)}
+    is_counted = _counted(arm)
+    codes = codes[is_counted]
     j, k = (
-        np.fromiter(map(number.__getitem__, names), np.int64, len(names))[kept]
+        np.fromiter(map(number.__getitem__, names), np.int64, len(names))[is_counted]
         for names in (arm.label, arm.prediction)
     )
-    codes = codes[kept]
-    true, said = np.repeat([[1, 0], [0, 1]], len(j), axis=1)  # first as truth, then as answer
-    counts = np.stack([true, said, true * np.tile(j == k, 2)])
-    cells, cell = np.unique(np.tile(codes, 2) * C + np.append(j, k), return_inverse=True)
-    unit, c = cells // C, cells % C
-    own = np.stack([np.bincount(cell, weights=w, minlength=len(cells)) for w in counts])
-    total = np.stack([np.bincount(c, weights=w, minlength=C) for w in own])
-
-    def f1(support, named, hits):
-        return np.where(support > 0, 2 * hits, 0) / np.maximum(support + named, 1)
-
-    left, scores = total[:, c] - own, f1(*total)
-    change = np.bincount(unit, weights=f1(*left) - scores[c], minlength=n_units)
-    gone = np.bincount(unit, weights=(left[0] == 0) & (own[0] > 0), minlength=n_units)
+    is_true, is_answer = np.repeat([[1, 0], [0, 1]], len(j), axis=1)  # first all truths
+    counts = np.stack([is_true, is_answer, is_true * np.tile(j == k, 2)])
+    cells, cell = np.unique(
+        np.tile(codes, 2) * n_classes + np.append(j, k), return_inverse=True
+    )
+    unit, c = np.divmod(cells, n_classes)  # a cell is a class of a unit
+    of_cell = np.stack([np.bincount(cell, weights=w, minlength=len(cells)) for w in counts])
+    total = np.stack([np.bincount(c, weights=w, minlength=n_classes) for w in of_cell])
+    scores = _f1(*total)
+    without = total[:, c] - of_cell  # each class without each unit that has it
+    change = np.bincount(unit, weights=_f1(*without) - scores[c], minlength=n_units)
+    is_gone = (without[0] == 0) & (of_cell[0] > 0)
+    gone = np.bincount(unit, weights=is_gone, minlength=n_units)
     classes = (total[0] > 0).sum()
     return float(_share(scores.sum(), classes)), _share(scores.sum() + change, classes - gone)
 
 
-def _confusion_detail(arm, level):
+def _ends_text(interval: Interval | None) -> str | None:
+    return interval and f"{interval.low:.3f} to {interval.high:.3f}"
+
+
+def _number_or_none(x: float) -> float | None:
+    "None for NaN."
+    return None if x != x else float(x)
+
+
+def _class_row(scores: ClassScores, c: int) -> tuple:
+    "A class in the table: its counts and its rates with their intervals."
+    return (
+        scores.labels[c],
+        int(scores.support[c]),
+        int(scores.predicted[c]),
+        _number_or_none(scores.precision[c]),
+        _ends_text(scores.precision_interval[c]),
+        _number_or_none(scores.recall[c]),
+        _ends_text(scores.recall_interval[c]),
+        _number_or_none(scores.f1[c]),
+    )
+
+
+def _confusion_detail(arm: Arm, level: float) -> Detail:
     "The confusion matrix, and precision and recall of each class with Wilson's intervals."
-    rule, notes = {}, ()
+    rule = {}
+    notes = []
     if not _counted(arm).all():
         rule = {"ambiguous": "excluded", "ambiguous_label": arm.ambiguous_label}
-        notes = (f"Examples whose true label is {arm.ambiguous_label!r} are left out.",)
+        notes.append(f"Examples whose true label is {arm.ambiguous_label!r} are left out.")
     if getattr(arm, "clusters", None) is not None:
-        notes += (
-            "Wilson's intervals take examples for independent; those of one cluster are not.",
+        notes.append(
+            "Wilson's intervals take examples for independent; those of one cluster are not."
         )
     cells = confusion_matrix(arm.label, arm.prediction, arm.labels, **rule)
     scores = precision_recall_f1(cells, arm.labels, level=level)
-    ends = lambda interval: interval and f"{interval.low:.3f} to {interval.high:.3f}"
-    value = lambda x: None if x != x else float(x)
     ci = f"{100 * level:g} % CI"
     head = ("class", "examples", "predicted", "precision", ci, "recall", ci, "F1")
-    rows = [
-        (
-            label,
-            int(scores.support[c]),
-            int(scores.predicted[c]),
-            value(scores.precision[c]),
-            ends(scores.precision_interval[c]),
-            value(scores.recall[c]),
-            ends(scores.recall_interval[c]),
-            value(scores.f1[c]),
-        )
-        for c, label in enumerate(scores.labels)
-    ]
+    rows = [_class_row(scores, c) for c in range(len(scores.labels))]
     matrix = [(label, *row) for label, row in zip(arm.labels, cells.tolist(), strict=True)]
     return Detail(
         values={"labels": [*arm.labels], "confusion": cells.tolist()},
@@ -351,8 +389,15 @@ def _confusion_detail(arm, level):
             "Confusion matrix": (("true \\ predicted", *arm.labels), *matrix),
             "Classes": (head, *rows),
         },
-        notes=notes,
+        notes=tuple(notes),
     )
+
+
+def _missing(arm: Arm) -> str | None:
+    "Why there are no classes to average over, or None."
+    if getattr(arm, "choices", None):
+        return "its labels are places of choices, not classes"
+    return None
 
 
 macro_f1_metric = Metric(
@@ -363,9 +408,5 @@ macro_f1_metric = Metric(
     better="higher",
     leave_one_out=_macro_f1_without,
     detail=_confusion_detail,
-    missing=lambda arm: (
-        getattr(arm, "choices", None)
-        and "its labels are places of choices, not classes"
-        or None
-    ),
+    missing=_missing,
 )

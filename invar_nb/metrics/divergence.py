@@ -7,11 +7,15 @@ __all__ = ['EDGES', 'kl_divergence_metric', 'top1_changed_metric', 'probability_
            'probability_change_p99_metric', 'change_counts', 'change_columns']
 
 # %% ../../nbs/metrics/09_divergence.ipynb #c002
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
 
+from ..arms.window_losses import WindowLosses
 from ..foundations.refuse import refuse
 from .metric import Metric
 
@@ -33,117 +37,144 @@ def change_columns(
     counts: np.ndarray,  # shape (n, 81)
 ) -> dict[str, np.ndarray]:
     "Columns of the candidate: the sum, and those counts that are not 0 in all windows."
-    some = np.flatnonzero(counts.any(axis=0))
-    return {"probability_change": sums, **{_NAMES[k]: counts[:, k] for k in some}}
+    steps = np.flatnonzero(counts.any(axis=0))
+    return {"probability_change": sums, **{_NAMES[k]: counts[:, k] for k in steps}}
 
 # %% ../../nbs/metrics/09_divergence.ipynb #c018
-def _counts(arm):
+def _counts(arm: WindowLosses) -> np.ndarray:
     "Tokens of each window in each step of the grid, shape (n, 81)."
-    counts = np.stack([arm.columns.get(name, np.zeros(len(arm))) for name in _NAMES], axis=1)
-    if (wrong := np.flatnonzero(counts.sum(axis=1) != arm.tokens)).size:
+    nothing = np.zeros(len(arm))
+    counts = np.stack([arm.columns.get(name, nothing) for name in _NAMES], axis=1)
+    bad_rows = np.flatnonzero(counts.sum(axis=1) != arm.tokens)
+    if bad_rows.size:
+        row = bad_rows[0]
         refuse(
             "compare",
             "the counts of a window must add up to its tokens",
-            f"{counts[wrong[0]].sum():g} of {arm.tokens[wrong[0]]} in window {wrong[0]}",
+            f"{counts[row].sum():g} of {arm.tokens[row]} in window {row}",
             "Score both models again",
             code="undefined",
         )
     return counts
 
 
-def _step(ends, share):
-    "(step of the grid, its ends as shares, the part of it) below which a share lies."
+@dataclass(frozen=True)
+class _Step:
+    "The step of the grid in which a share of the tokens is reached."
+
+    k: int
+    start: float  # shares of the tokens below the step, and up to its end
+    end: float
+    part: float  # of the step, where tokens lie evenly in it
+
+
+def _step(ends: np.ndarray, share: float) -> _Step:
+    "Where a share lies, of the shares at the ends of the steps."
     k = min(int(np.searchsorted(ends, share)), len(ends) - 1)
     start = ends[k - 1] if k else 0.0
-    return k, start, ends[k], (share - start) / (ends[k] - start)
+    return _Step(k, start, ends[k], (share - start) / (ends[k] - start))
 
 
-def _value(ends, share):
+def _value(ends: np.ndarray, share: float) -> float:
     "The change that this share of the tokens does not exceed."
     if not 0 < share < 1:
         return -1.0 if share <= 0 else 1.0
-    k, *shares, part = _step(ends, share)
-    low, high = EDGES[k : k + 2]
+    step = _step(ends, share)
+    low, high = EDGES[step.k : step.k + 2]
     if low < 0 < high:
         return 0.0
-    start, end, at = ndtri([*shares, share])
+    part = step.part
+    start, end, at = ndtri([step.start, step.end, share])
     if np.isfinite(end - start):
         part = (at - start) / (end - start)
     return float(np.sign(high) * abs(low) ** (1 - part) * abs(high) ** part)
 
 
-def _percentile(share, arm):
+def _percentile(share: float, arm: WindowLosses) -> dict[str, Callable]:
     "Totals of the tokens at or below a percentile, and the way back from shares to values."
     total = _counts(arm).sum(axis=0)
     ends = np.cumsum(total) / total.sum()
-    k, *_, part = _step(ends, share)
-    below = np.concatenate([np.ones(k), [part], np.zeros(len(_NAMES) - k - 1)])
+    step = _step(ends, share)
+    below = np.zeros(len(_NAMES))  # the part of each step that lies below
+    below[: step.k] = 1
+    below[step.k] = step.part
     return {
         "inverse": partial(_value, ends),
         "totals": lambda arm: (_counts(arm) @ below, arm.tokens.astype(float)),
     }
 
 # %% ../../nbs/metrics/09_divergence.ipynb #c022
-def _missing(column, arm):
+def _missing(column: str, arm: WindowLosses) -> str | None:
+    "Why a metric of this column cannot be computed, or None."
     if column in arm.columns:
         return None
     return f"no column {column!r}, which scoring a pair writes on the candidate"
 
 
-def _check_origin(*arms):
+def _check_origin(*arms: WindowLosses) -> None:
     "The columns must have been computed against this baseline."
     if len(arms) == 1:
         return
-    against, known = arms[1].provenance.get("against"), arms[0].provenance.get("digest")
-    if against is not None and against != known:
+    against = arms[1].provenance.get("against")
+    digest = arms[0].provenance.get("digest")
+    if against is not None and against != digest:
         refuse(
             "compare",
             "the divergence must be from this baseline",
-            f"{str(against)[:19]}, the baseline is {str(known)[:19]}",
+            f"{str(against)[:19]}, the baseline is {str(digest)[:19]}",
             "Read both files as a pair again",
             code="undefined",
         )
 
 
-def _check_range(arm, name, share):
+def _check_range(arm: WindowLosses, name: str, is_share: bool) -> None:
     "Sums of what is never negative, but for rounding; of a share at most the tokens."
-    each = arm.columns[name] / arm.tokens
-    wrong = np.flatnonzero((each < -1e-6) | (each > (1 if share else np.inf)))
-    if wrong.size:
-        most = ", and at most the tokens" if share else ""
-        refuse(
-            "compare",
-            f"{name} must be at least 0{most}",
-            f"{arm.columns[name][wrong[0]]:g} in window {wrong[0]} of "
-            f"{arm.tokens[wrong[0]]} tokens",
-            "Score both models again",
-            code="undefined",
-        )
+    means = arm.columns[name] / arm.tokens
+    largest = 1 if is_share else np.inf
+    bad_rows = np.flatnonzero((means < -1e-6) | (means > largest))
+    if not bad_rows.size:
+        return
+    row = bad_rows[0]
+    limits = "at least 0, and at most the tokens" if is_share else "at least 0"
+    refuse(
+        "compare",
+        f"{name} must be {limits}",
+        f"{arm.columns[name][row]:g} in window {row} of {arm.tokens[row]} tokens",
+        "Score both models again",
+        code="undefined",
+    )
 
 
-def _metric(name, title, unit, caveat, percentile=None, **more):
+def _metric(
+    name: str,
+    title: str,
+    unit: str,
+    caveat: str,
+    percentile: float | None = None,
+    **fields: Any,  # further ones of `Metric`
+) -> Metric:
     "A metric of the columns on the candidate: a mean over tokens, or a percentile."
     column = name if percentile is None else "probability_change"
-    fields = dict(
-        name=name,
-        title=title,
-        unit=unit,
-        kind="losses",
-        of_pair=True,
-        caveat=caveat,
-        missing=partial(_missing, column),
-        **more,
-    )
+    fields |= {
+        "name": name,
+        "title": title,
+        "unit": unit,
+        "kind": "losses",
+        "of_pair": True,
+        "caveat": caveat,
+        "missing": partial(_missing, column),
+    }
     if percentile is None:
         fields["totals"] = lambda arm: (arm.columns[name], arm.tokens.astype(float))
 
-    def prepare(*arms):
+    def prepare(*arms: WindowLosses) -> Metric:
         _check_origin(*arms)
-        if fields.get("positive") and name in arms[-1].columns:
-            _check_range(arms[-1], name, fields.get("share_of_weights"))
+        candidate = arms[-1]
+        if fields.get("positive") and name in candidate.columns:
+            _check_range(candidate, name, fields.get("share_of_weights", False))
         if percentile is None:
             return Metric(**fields)
-        return Metric(**fields, **_percentile(percentile, arms[-1]))
+        return Metric(**fields, **_percentile(percentile, candidate))
 
     return Metric(**fields, prepare=prepare)
 

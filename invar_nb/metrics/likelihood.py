@@ -11,19 +11,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..arms.window_losses import find_splits
+from ..arms.window_losses import WindowLosses, find_splits
 from ..foundations.refuse import refuse
 from .metric import Metric
 
 # %% ../../nbs/metrics/01_likelihood.ipynb #c013
-def _tokens_differ(arm):
+def _tokens_differ(arm: WindowLosses) -> str | None:
     "Documents scored with tokenizers of their own have no token in common."
     if arm.own_tokens is None:
         return None
     return "the models split the text differently: see bits per byte"
 
 
-def _titled(*arms):
+def _titled(*arms: WindowLosses) -> Metric:
     "Per word and per byte it is another number, and another title."
     unit = arms[0].weight_unit.removesuffix("s")
     title = "" if unit == "token" else f"{unit} perplexity"
@@ -43,20 +43,26 @@ perplexity_metric = Metric(
 )
 
 # %% ../../nbs/metrics/01_likelihood.ipynb #c019
-def _no_documents(arm):
+def _no_documents(arm: WindowLosses) -> str | None:
+    "Why bits per byte cannot be computed, or None."
     if arm.own_tokens is not None:
         return None
     return "no column 'own_tokens' beside weights in bytes: score whole documents"
 
 
-def _with_margin(*arms):
+def _with_margin(*arms: WindowLosses) -> Metric:
     "The metric with the margin that 2 % per token of the baseline is; @eq-bits-margin."
     tokens_per_byte = arms[0].own_tokens.sum() / arms[0].tokens.sum()
-    whole = float(tokens_per_byte / math.log(2))
-    return replace(bits_per_byte_metric, prepare=None, whole=whole, margin=0.02 * whole)
+    bits_of_100_percent = float(tokens_per_byte / math.log(2))
+    return replace(
+        bits_per_byte_metric,
+        prepare=None,
+        whole=bits_of_100_percent,
+        margin=0.02 * bits_of_100_percent,
+    )
 
 
-def _bits(arm):
+def _bits(arm: WindowLosses) -> tuple[np.ndarray, np.ndarray]:
     "Bits and bytes of each document; @eq-bits-per-byte."
     nats, n_bytes = arm.totals
     return nats / math.log(2), n_bytes
@@ -76,32 +82,40 @@ bits_per_byte_metric = Metric(
 
 # %% ../../nbs/metrics/01_likelihood.ipynb #c023
 def nats_per_token(
-    baseline,  # whole documents
+    baseline: WindowLosses,  # whole documents
     bits: float,  # bits per byte
 ) -> float:
     "The same change per token of the baseline; its exponential is a ratio of perplexities."
     return float(bits * math.log(2) * baseline.tokens.sum() / baseline.own_tokens.sum())
 
 # %% ../../nbs/metrics/01_likelihood.ipynb #dri2
-def _drift_without(arm, codes, n_units):
+def _drift_without(
+    arm: WindowLosses, codes: np.ndarray, n_units: int
+) -> tuple[float, np.ndarray]:
     "(log of final over preview perplexity, the same without each unit); @eq-drift."
-    means, without = [], []
-    for keep in find_splits(arm)[0].values():
-        N, W = (np.bincount(codes[keep], x[keep], n_units) for x in arm.totals)
-        if W.max() == W.sum():
-            refuse(
-                "drift",
-                "preview and final must each have two units (documents or windows)",
-                f"one of {keep.sum()} windows" if keep.any() else "no window",
-                "Use more text",
-                code="undefined",
-            )
-        means.append(N.sum() / W.sum())
-        without.append((N.sum() - N) / (W.sum() - W))
-    return means[1] - means[0], without[1] - without[0]
+    splits, _ = find_splits(arm)
+    preview, preview_without = _mean_without(arm, splits["preview"], codes, n_units)
+    final, final_without = _mean_without(arm, splits["final"], codes, n_units)
+    return final - preview, final_without - preview_without
 
 
-def _one_split(*arms):
+def _mean_without(
+    arm: WindowLosses, keep: np.ndarray, codes: np.ndarray, n_units: int
+) -> tuple[float, np.ndarray]:
+    "Mean log-loss of some of the windows, and the means without each unit."
+    N, W = (np.bincount(codes[keep], x[keep], n_units) for x in arm.totals)
+    if W.max() == W.sum():
+        refuse(
+            "drift",
+            "preview and final must each have two units (documents or windows)",
+            f"one of {keep.sum()} windows" if keep.any() else "no window",
+            "Use more text",
+            code="undefined",
+        )
+    return N.sum() / W.sum(), (N.sum() - N) / (W.sum() - W)
+
+
+def _one_split(*arms: WindowLosses) -> Metric:
     "Both arms in the same halves, or a refusal."
     if len({arm.split is None for arm in arms}) == 1:
         return drift_metric

@@ -8,12 +8,13 @@ __all__ = ['accuracy_metric', 'LOWER', 'HIGHER', 'SHARES', 'score_metric', 'shar
 
 # %% ../../nbs/metrics/02_means.ipynb #c012
 import re
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
+from ..arms.arm import Arm
 from ..foundations.interval import Interval
 from ..foundations.refuse import refuse
 from .metric import Detail, Metric
@@ -33,23 +34,26 @@ def share_fields(
 ) -> dict:
     "The fields of a `Metric` whose items are right or wrong."
 
-    def totals(arm):
+    def totals(arm: Arm) -> tuple[np.ndarray, np.ndarray]:
         counted = np.ones(len(arm)) if of is None else of(arm).astype(float)
         return right(arm) * counted, counted
 
-    def exact(baseline, candidate, level) -> tuple[Interval, Callable]:
-        (a, counted), (b, _) = totals(baseline), totals(candidate)
+    def exact(baseline: Arm, candidate: Arm, level: float) -> tuple[Interval, Callable]:
+        a, counted = totals(baseline)
+        b, _ = totals(candidate)
         counts = int((a > b).sum()), int((b > a).sum()), int(counted.sum())
         return tango_interval(*counts, level), partial(tango_p_value, *counts)
 
-    def alone(arm, level):
+    def arm_interval(arm: Arm, level: float) -> Interval | None:
         hits, counted = (int(values.sum()) for values in totals(arm))
         return wilson_interval(hits, counted, level=level) if counted else None
 
-    return dict(unit="share", margin=0.02, totals=totals, exact=exact, arm_interval=alone)
+    return dict(
+        unit="share", margin=0.02, totals=totals, exact=exact, arm_interval=arm_interval
+    )
 
 
-def _titled(*arms):
+def _titled(*arms: Arm) -> Metric:
     "Other tools have several accuracies: the title says which one was read."
     name = arms[0].source.get("metric")
     return replace(accuracy_metric, prepare=None, title=f"accuracy ({name})" if name else "")
@@ -112,19 +116,22 @@ HIGHER = (
 def usual_direction(name: str) -> str | None:
     "Whether higher or lower is better, by the words of a name; None where they do not say."
     words = {*re.findall(r"[a-z]+\d*", name.lower()), *re.findall("[a-z]+", name.lower())}
-    lower, higher = words & {*LOWER}, words & {*HIGHER}
-    if bool(lower) == bool(higher):
+    is_lower = not words.isdisjoint(LOWER)
+    is_higher = not words.isdisjoint(HIGHER)
+    if is_lower == is_higher:
         return None
-    return "lower" if lower else "higher"
+    return "lower" if is_lower else "higher"
 
 # %% ../../nbs/metrics/02_means.ipynb #c017
-def drawn_at(arm) -> str:
+def drawn_at(arm: Arm) -> str:
     "The temperature of an arm's samples, in words."
-    heat = arm.provenance.get("temperature")
-    return "temperature not recorded" if heat is None else f"temperature {heat:g}"
+    temperature = arm.provenance.get("temperature")
+    if temperature is None:
+        return "temperature not recorded"
+    return f"temperature {temperature:g}"
 
 
-def tries_detail(arm, level: float) -> Detail:
+def tries_detail(arm: Arm, level: float) -> Detail:
     "What a report says beside pass@k of a table of counts."
     return Detail(
         brief=drawn_at(arm),
@@ -156,12 +163,12 @@ SHARES = (
 def names_share(name: str) -> bool:
     "Whether a score of this name is a share where its values lie between 0 and 1."
     words = {*re.findall(r"[a-z]+\d*", name.lower())}
-    return not words & {*LOWER} and (
-        bool(words & {*SHARES}) or any(word.startswith("rouge") for word in words)
-    )
+    if not words.isdisjoint(LOWER):
+        return False
+    return not words.isdisjoint(SHARES) or any(word.startswith("rouge") for word in words)
 
 
-def _of_counts(arm):
+def _is_of_counts(arm: Arm) -> bool:
     "Whether each value is the mean of so many rows of 0 and 1."
     if getattr(arm, "repeats", None) is None:
         return False
@@ -169,117 +176,151 @@ def _of_counts(arm):
     return bool(np.allclose(right, np.round(right), rtol=0, atol=1e-9))
 
 
+@dataclass(frozen=True)
+class _Score:
+    "One score of an arm, as the functions of its metric read it."
+
+    name: str  # of one of the further scores; "": the arm's own
+
+    def values(self, arm: Arm) -> np.ndarray:  # shape (n,)
+        return arm.others[self.name] if self.name else arm.values
+
+    def totals(self, arm: Arm) -> tuple[np.ndarray, np.ndarray]:
+        return self.values(arm), np.ones(len(arm))
+
+    def is_right(self, arm: Arm) -> np.ndarray:
+        return self.values(arm) == 1
+
+    def arm_interval(self, arm: Arm, level: float) -> Interval | None:
+        "Jackknife interval of the mean over clusters, or over examples; None if flat."
+        codes, _ = unit_codes(arm.ids if arm.clusters is None else arm.clusters)
+        sums = [np.bincount(codes, values) for values in self.totals(arm)]
+        interval = jackknife_ratio(*sums).interval(level)
+        return interval if interval.width else None
+
+    def missing(self, arm: Arm) -> str | None:
+        "Why it cannot be computed of this arm, or None."
+        if not self.name or self.name in arm.others:
+            return None
+        return f"there is no score {self.name!r}"
+
+    def better(self, arm: Arm) -> str:
+        "The direction that its arm says."
+        if not self.name:
+            return arm.better
+        return "lower" if self.name in arm.lower else "higher"
+
+    def prepare(self, *arms: Arm) -> Metric:
+        "The metric with title, direction, unit and interval that these arms' values have."
+        return replace(
+            score_of(self.name),
+            title=self.name or arms[0].score,
+            better=self.better(arms[0]),
+            prepare=None,
+            **self.fields(arms),
+        )
+
+    def fields(self, arms: Sequence[Arm]) -> dict:
+        "How it is measured: as right and wrong, as a share, or as a number of any size."
+        title = self.name or arms[0].score
+        as_share = {"totals": self.totals, "unit": "share", "margin": 0.02}
+        if title.startswith("pass@"):
+            return as_share | {"detail": tries_detail}
+        values = np.concatenate([*map(self.values, arms)])
+        if ((values == 0) | (values == 1)).all():
+            fields = share_fields(self.is_right)
+            if arms[0].clusters is not None:
+                fields["arm_interval"] = self.arm_interval
+            return fields
+        is_inside = values.min(initial=0.0) >= 0 and values.max(initial=0.0) <= 1
+        is_named = names_share(title) or (not self.name and all(map(_is_of_counts, arms)))
+        if is_inside and is_named:
+            return as_share
+        return {"totals": self.totals, "arm_interval": self.arm_interval}
+
+
 def score_of(
     name: str = "",  # of one of the further scores of an arm; "": of its own
 ) -> Metric:
     "The metric of a score: its mean; a share by its values, or by its name and their range."
-
-    def values_of(arm):
-        return arm.others[name] if name else arm.values
-
-    def mean(arm):
-        return values_of(arm), np.ones(len(arm))
-
-    def alone(arm, level):
-        "Jackknife interval of the mean over clusters, or over examples; None if flat."
-        codes, _ = unit_codes(arm.ids if arm.clusters is None else arm.clusters)
-        interval = jackknife_ratio(
-            *(np.bincount(codes, values) for values in mean(arm))
-        ).interval(level)
-        return interval if interval.width else None
-
-    def of_arms(*arms):
-        values, own = np.concatenate([*map(values_of, arms)]), arms[0]
-        better = own.better if not name else "lower" if name in own.lower else "higher"
-        share = ((values == 0) | (values == 1)).all()
-        fields = share_fields(lambda arm: values_of(arm) == 1) if share else {"totals": mean}
-        if not share or own.clusters is not None:
-            fields["arm_interval"] = alone
-        inside = values.min(initial=0.0) >= 0 and values.max(initial=0.0) <= 1
-        named = names_share(name or own.score) or not name and all(map(_of_counts, arms))
-        fractions = not share and inside and named
-        if fractions:
-            fields = {"totals": mean, "unit": "share", "margin": 0.02}
-        if (name or own.score).startswith("pass@"):
-            fields = {"totals": mean, "unit": "share", "margin": 0.02, "detail": tries_detail}
-        return replace(metric, title=name or own.score, better=better, prepare=None, **fields)
-
-    metric = Metric(
+    score = _Score(name)
+    return Metric(
         name=f"score:{name}" if name else "score",
         better="higher",
         kind="scores",
-        totals=mean,
-        prepare=of_arms,
-        missing=lambda arm: (
-            None if not name or name in arm.others else f"there is no score {name!r}"
-        ),
+        totals=score.totals,
+        prepare=score.prepare,
+        missing=score.missing,
     )
-    return metric
 
 
 score_metric = score_of()
 
 # %% ../../nbs/metrics/02_means.ipynb #pas2
-def _drawn(k, arm):
+def _too_few_samples(k: int, arm: Arm) -> str | None:
     "Why pass@k is not defined, or None."
     samples = getattr(arm, "samples", None)
     if samples is None:
         return "no samples were drawn (columns samples and correct_samples)"
-    few = next((i for i, n in enumerate(samples) if n is not None and n < k), None)
-    return (
-        None
-        if few is None
-        else (f"example {arm.ids[few]!r} has {samples[few]} samples, fewer than {k}")
-    )
+    for name, n in zip(arm.ids, samples, strict=True):
+        if n is not None and n < k:
+            return f"example {name!r} has {n} samples, fewer than {k}"
+    return None
+
+
+@dataclass(frozen=True)
+class _PassAt:
+    "pass@k, as the functions of its metric read it."
+
+    k: int  # tries
+
+    def totals(self, arm: Arm) -> tuple[np.ndarray, np.ndarray]:
+        "The estimate of each problem; weight 0 where no samples were drawn."
+        shares = [
+            0.0 if n is None else pass_at_k(n, c, self.k)
+            for n, c in zip(arm.samples, arm.correct_samples, strict=True)
+        ]
+        return np.array(shares), np.array([n is not None for n in arm.samples], dtype=float)
+
+    def prepare(self, *arms: Arm) -> Metric:
+        "The metric, where samples were drawn of the same problems."
+        for i, counts in enumerate(zip(*(arm.samples for arm in arms), strict=True)):
+            if len({n is None for n in counts}) > 1:
+                refuse(
+                    f"pass@{self.k}",
+                    "both models must have samples of the same examples",
+                    f"those of one for example {arms[0].ids[i]!r}",
+                    "Draw them for both",
+                )
+        return replace(pass_at(self.k), prepare=None)
+
+    def detail(self, arm: Arm, level: float) -> Detail:
+        "What was drawn, and which estimate it is."
+        counts = [n for n in arm.samples if n is not None]
+        smallest, largest = min(counts), max(counts)
+        n = f"{smallest}" if smallest == largest else f"{smallest} to {largest}"
+        return Detail(
+            notes=(
+                f"pass@{self.k}: the unbiased estimate of Chen et al. (2021) from {n} samples "
+                f"of each of {len(counts)} problems, {drawn_at(arm)}.",
+            ),
+            brief=drawn_at(arm),
+        )
 
 
 def pass_at(
     k: int,  # tries
 ) -> Metric:
     "The metric pass@k: a mean over the problems of which samples were drawn."
-
-    def totals(arm):
-        counted = np.array([n is not None for n in arm.samples], dtype=float)
-        return np.array(
-            [
-                0.0 if n is None else pass_at_k(n, c, k)
-                for n, c in zip(arm.samples, arm.correct_samples, strict=True)
-            ]
-        ), counted
-
-    def of_arms(*arms):
-        drawn = [[n is None for n in arm.samples] for arm in arms]
-        i = next((i for i, some in enumerate(zip(*drawn, strict=True)) if len({*some}) > 1), 0)
-        if len({some[i] for some in drawn}) == 1:
-            return replace(metric, prepare=None)
-        refuse(
-            f"pass@{k}",
-            "both models must have samples of the same examples",
-            f"those of one for example {arms[0].ids[i]!r}",
-            "Draw them for both",
-        )
-
-    def detail(arm, level):
-        "What was drawn, and which estimate it is."
-        drawn = [n for n in arm.samples if n is not None]
-        many = f"{min(drawn)}" if min(drawn) == max(drawn) else f"{min(drawn)} to {max(drawn)}"
-        return Detail(
-            notes=(
-                f"pass@{k}: the unbiased estimate of Chen et al. (2021) from {many} samples of "
-                f"each of {len(drawn)} problems, {drawn_at(arm)}.",
-            ),
-            brief=drawn_at(arm),
-        )
-
-    metric = Metric(
+    tries = _PassAt(k)
+    return Metric(
         name=f"pass@{k}",
         unit="share",
         better="higher",
         margin=0.02,
         kind="answers",
-        totals=totals,
-        prepare=of_arms,
-        detail=detail,
-        missing=partial(_drawn, k),
+        totals=tries.totals,
+        prepare=tries.prepare,
+        detail=tries.detail,
+        missing=partial(_too_few_samples, k),
     )
-    return metric

@@ -9,14 +9,16 @@ __all__ = ['DANGERS', 'BUILT_IN', 'METRICS', 'Detail', 'is_margin', 'Metric', 'm
 
 # %% ../../nbs/metrics/00_metric.ipynb #c002
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import NoReturn
+from types import ModuleType
+from typing import Any, NoReturn
 
 import numpy as np
 
+from ..arms.arm import Arm
 from ..foundations.interval import Interval
 from invar_nb.foundations.refuse import (
     ContractError,
@@ -39,10 +41,12 @@ class Detail:
     tables: Mapping = field(default_factory=dict)  # title -> rows of cells, the head first
 
     def __post_init__(self):
-        texts = isinstance(self.notes, (tuple, list)) and all(
-            isinstance(text, str) for text in (self.brief, *self.notes)
+        are_sequences = isinstance(self.notes, (tuple, list))
+        has_texts = are_sequences and all(
+            isinstance(x, str) for x in (self.brief, *self.notes)
         )
-        if not (texts and all(isinstance(x, Mapping) for x in (self.values, self.tables))):
+        has_mappings = isinstance(self.values, Mapping) and isinstance(self.tables, Mapping)
+        if not has_texts or not has_mappings:
             refuse(
                 "Detail",
                 "brief must be a text, notes a tuple of texts, values and tables mappings",
@@ -110,16 +114,35 @@ class Metric:
         object.__setattr__(self, "name", name)
         for key, choices in _CHOICES.items():
             as_choice(getattr(self, key), choices, where="Metric", name=key)
+        self._check_functions()
+        self._check_margin()
+        self._check_totals()
+
+    def _check_functions(self) -> None:
+        "Refuse what is no function."
         for key in _FUNCTIONS:
-            if not (callable(value := getattr(self, key)) or value is None):
-                refuse(
-                    "Metric",
-                    f"{key} must be a function",
-                    value,
-                    "Pass it uncalled",
-                    error=UsageError,
-                )
-        if not (self.margin is None or is_margin(self.margin)):
+            value = getattr(self, key)
+            if value is not None and not callable(value):
+                must = f"{key} must be a function"
+                refuse("Metric", must, value, "Pass it uncalled", error=UsageError)
+
+    def _check_totals(self) -> None:
+        "Refuse both or neither of the two ways to be computed."
+        has_one = (self.totals is None) != (self.leave_one_out is None)
+        if not has_one and self.prepare is None:
+            refuse(
+                "Metric",
+                "one of totals and leave_one_out must be given",
+                "both" if self.totals else "neither",
+                "Give the one that the metric has",
+                error=UsageError,
+            )
+
+    def _check_margin(self) -> None:
+        "Refuse a margin that is none, or of a metric that is judged by a test alone."
+        if self.margin is None:
+            return
+        if not is_margin(self.margin):
             refuse(
                 "Metric",
                 "margin must be a number of at least 0",
@@ -127,20 +150,12 @@ class Metric:
                 "Leave it out where no change is small",
                 error=UsageError,
             )
-        if self.margin is not None and self.by_test:
+        if self.by_test:
             refuse(
                 "Metric",
                 "a metric of two arms with an inverse must have no margin",
                 f"{self.margin:g}",
                 "Leave it out: claims rest on the test of no change",
-                error=UsageError,
-            )
-        if (self.totals is None) == (self.leave_one_out is None) and self.prepare is None:
-            refuse(
-                "Metric",
-                "one of totals and leave_one_out must be given",
-                "both" if self.totals else "neither",
-                "Give the one that the metric has",
                 error=UsageError,
             )
 
@@ -164,11 +179,18 @@ _RAISED = (
 )
 
 
-def _refuse(metric, must, got, cure="Correct the function of this metric", **more):
-    refuse(f"metric {metric.name!r}", must, got, cure, **more)
+def _refuse(
+    metric: Metric,
+    must: str,
+    got: str,
+    cure: str = "Correct the function of this metric",
+    code: str | None = None,
+) -> NoReturn:
+    "Refuse what a metric returned, by its name."
+    refuse(f"metric {metric.name!r}", must, got, cure, code=code)
 
 
-def _call(metric, function, *arguments):
+def _call(metric: Metric, function: str, *arguments: object) -> Any:
     "What a function of the metric returns; its own error is chained to one that names it."
     try:
         return getattr(metric, function)(*arguments)
@@ -178,12 +200,12 @@ def _call(metric, function, *arguments):
         _refuse(metric, f"{function} must run", f"{type(error).__name__}: {error}")
 
 
-def missing_reason(metric: Metric, arm) -> str | None:
+def missing_reason(metric: Metric, arm: Arm) -> str | None:
     "Why the metric cannot be computed of this arm, or None."
     return metric.missing and _call(metric, "missing", arm)
 
 
-def prepare_metric(metric: Metric, *arms) -> Metric:
+def prepare_metric(metric: Metric, *arms: Arm) -> Metric:
     "The metric with what these arms share fixed, where they have what it needs."
     read = arms[-1:] if metric.of_pair else arms
     if metric.prepare is None or any(missing_reason(metric, arm) for arm in read):
@@ -194,7 +216,7 @@ def prepare_metric(metric: Metric, *arms) -> Metric:
     _refuse(metric, "prepare must return a Metric", type(ready).__name__)
 
 # %% ../../nbs/metrics/00_metric.ipynb #c013
-def _two(metric, function, *arguments):
+def _two(metric: Metric, function: str, *arguments: object) -> Sequence:
     "The two things that a function must return."
     result = _call(metric, function, *arguments)
     if isinstance(result, (tuple, list)) and len(result) == 2:
@@ -202,7 +224,7 @@ def _two(metric, function, *arguments):
     _refuse(metric, f"{function} must return two things", type(result).__name__)
 
 
-def _finite(metric, name, values, n):
+def _finite(metric: Metric, name: str, values: object, n: int) -> np.ndarray:
     "float64 of shape (n,), all finite."
     try:
         values = np.asarray(values)
@@ -223,15 +245,12 @@ def _finite(metric, name, values, n):
 
 def item_totals(
     metric: Metric,
-    arm,
+    arm: Arm,
 ) -> tuple[np.ndarray, np.ndarray]:  # numerators and weights, float64, shape (n,)
     "The metric's totals of each item, finite, weights at least 0 and not all 0."
-    numerators, weights = (
-        _finite(metric, name, values, len(arm))
-        for name, values in zip(
-            ("numerators", "weights"), _two(metric, "totals", arm), strict=True
-        )
-    )
+    numerators, weights = _two(metric, "totals", arm)
+    numerators = _finite(metric, "numerators", numerators, len(arm))
+    weights = _finite(metric, "weights", weights, len(arm))
     refuse_first(
         weights < 0,
         weights,
@@ -240,19 +259,14 @@ def item_totals(
         "Count each item 0 or more times",
     )
     if not weights.sum() > 0:
-        _refuse(
-            metric,
-            "some item must have a weight",
-            "none",
-            "No item of this arm counts",
-            code="undefined",
-        )
+        cure = "No item of this arm counts"
+        _refuse(metric, "some item must have a weight", "none", cure, code="undefined")
     return numerators, weights
 
 
 def values_without(
     metric: Metric,
-    arm,
+    arm: Arm,
     codes: np.ndarray,  # unit of each item, shape (n,)
     n_units: int,
 ) -> tuple[float, np.ndarray]:
@@ -264,7 +278,9 @@ def values_without(
     return value, _finite(metric, "values without each unit", without, n_units)
 
 # %% ../../nbs/metrics/00_metric.ipynb #c016
-def exact_interval(metric: Metric, baseline, candidate, level: float) -> tuple:
+def exact_interval(
+    metric: Metric, baseline: Arm, candidate: Arm, level: float
+) -> tuple[Interval, Callable]:
     "(interval, null -> p) that a metric knows better than the jackknife."
     interval, p_of = _two(metric, "exact", baseline, candidate, level)
     if isinstance(interval, Interval) and callable(p_of):
@@ -276,7 +292,13 @@ def exact_interval(metric: Metric, baseline, candidate, level: float) -> tuple:
     )
 
 
-def ends_of_change(metric: Metric, baseline, candidate, codes, n_units: int) -> Callable:
+def ends_of_change(
+    metric: Metric,
+    baseline: Arm,
+    candidate: Arm,
+    codes: np.ndarray,  # unit of each item, shape (n,)
+    n_units: int,
+) -> Callable:
     "level -> ends of the change of values, as the metric knows them."
     ends = _call(metric, "change_ends", baseline, candidate, codes, n_units)
     if callable(ends):
@@ -303,7 +325,7 @@ def in_unit(
     )
 
 
-def detail_of(metric: Metric, arm, level: float) -> Detail | None:
+def detail_of(metric: Metric, arm: Arm, level: float) -> Detail | None:
     "What is said of the arm beside its value, where the metric says more and can."
     if metric.detail is None or missing_reason(metric, arm):
         return None
@@ -313,7 +335,7 @@ def detail_of(metric: Metric, arm, level: float) -> Detail | None:
     _refuse(metric, "detail must return a Detail", type(detail).__name__)
 
 
-def value_of(metric: Metric, arm) -> float:
+def value_of(metric: Metric, arm: Arm) -> float:
     "The metric of one arm in its own unit."
     metric = prepare_metric(metric, arm)
     if metric.totals is not None:
@@ -345,43 +367,53 @@ BUILT_IN = {  # name: (kind of arm, page); the order is that of reports
 }
 
 # %% ../../nbs/metrics/00_metric.ipynb #reg0
-def _made_by_name(name: str) -> Metric | None:
+def _named_metric(name: str) -> Metric | None:
     "A metric whose name says what it is of: score:f1, pass@10, mistake:yes:no."
-    page = lambda name: import_module(f"invar_nb.metrics.{name}")
-    word, _, column = name.partition(":")
-    if word == "score" and column:
-        return page("means").score_of(column)
-    word, _, tries = name.partition("@")
-    if word == "pass" and tries.isdecimal() and 0 < int(tries) < 1e6:
-        return page("means").pass_at(int(tries))
-    mistake, *labels = name.split(":")
-    if mistake != "mistake" or len(labels) != 2 or not all(labels):
-        return None
-    return page("confusion").critical_mistake(*labels, name=name)
+    prefix, _, column = name.partition(":")
+    if prefix == "score" and column:
+        return _page("means").score_of(column)
+    prefix, _, tries = name.partition("@")
+    if prefix == "pass" and tries.isdecimal() and 0 < int(tries) < 1e6:
+        return _page("means").pass_at(int(tries))
+    prefix, *labels = name.split(":")
+    if prefix == "mistake" and len(labels) == 2 and all(labels):
+        return _page("confusion").critical_mistake(*labels, name=name)
+    return None
 
 
-def _names_of(arms) -> list[str]:
+def _page(name: str) -> ModuleType:
+    "A module of this layer, imported when a metric of it is wanted."
+    return import_module(f"invar_nb.metrics.{name}")
+
+
+def _names_of(arms: Sequence[Arm]) -> Iterator[str]:
     "Such names that these arms ask for: further scores, dangerous labels, several samples."
-    labels = {name.strip().lower(): name for name in getattr(arms[0], "labels", None) or ()}
-    drawn = [min(n for n in arm.samples if n) for arm in arms if getattr(arm, "samples", None)]
-    return [
-        *(f"score:{name}" for name in getattr(arms[0], "others", ())),
-        *(
-            f"mistake:{labels[truth]}:{labels[said]}"
-            for truth, said in DANGERS
-            if {truth, said} <= labels.keys()
-        ),
-        *(f"pass@{k}" for k in sorted({1, min(10, *drawn)} if drawn else ())),
-    ]
+    for name in getattr(arms[0], "others", ()):
+        yield f"score:{name}"
+    yield from _dangers_of(getattr(arms[0], "labels", None) or ())
+    samples = [arm.samples for arm in arms if getattr(arm, "samples", None)]
+    if samples:
+        fewest = min(min(filter(None, counts)) for counts in samples)
+        for k in sorted({1, min(10, fewest)}):
+            yield f"pass@{k}"
+
+
+def _dangers_of(labels: Sequence[str]) -> Iterator[str]:
+    "mistake:incorrect:correct and the like, where there are both labels."
+    label_of = {label.strip().lower(): label for label in labels}
+    for truth, answer in DANGERS:
+        if truth in label_of and answer in label_of:
+            yield f"mistake:{label_of[truth]}:{label_of[answer]}"
 
 # %% ../../nbs/metrics/00_metric.ipynb #c023
 class Registry(Mapping):
     "Metrics by name: those of this package, of installed packages, and registered ones."
 
     def __init__(self):
-        self._metrics, self._points = {}, None
+        self._metrics: dict[str, Metric] = {}
+        self._points: dict | None = None  # entry points, once they were looked for
 
-    def _announced(self):
+    def _announced(self) -> dict:
         "Metrics of other packages, by the names under which they announce them."
         from importlib.metadata import entry_points
 
@@ -393,51 +425,54 @@ class Registry(Mapping):
 
     def __getitem__(self, name: str) -> Metric:
         if name not in self._metrics and name in BUILT_IN:
-            page = import_module(f"invar_nb.metrics.{BUILT_IN[name][1]}")
+            page = _page(BUILT_IN[name][1])
             self._metrics[name] = getattr(page, f"{name}_metric")
-        if name not in self._metrics and name in (points := self._announced()):
-            point = points.pop(name)  # while it loads, its module may register it
-            try:
-                metric = point.load()
-            finally:
-                points[name] = point
-            if not isinstance(metric, Metric) or metric.name != name:
-                refuse(
-                    f"entry point {name!r} of invar_nb.metrics",
-                    "it must be a Metric of that name",
-                    getattr(metric, "name", type(metric).__name__),
-                    "Correct or remove the package",
-                )
-            self._metrics[name] = metric
+        if name not in self._metrics and name in self._announced():
+            self._metrics[name] = self._load(name)
         if name in self._metrics:
             return self._metrics[name]
-        made = _made_by_name(str(name))
-        if made is None:
+        metric = _named_metric(str(name))
+        if metric is None:
             raise KeyError(name)
-        return made
+        return metric
+
+    def _load(self, name: str) -> Metric:
+        "The metric that another package announces under this name."
+        points = self._announced()
+        point = points.pop(name)  # while it loads, its module may register it
+        try:
+            metric = point.load()
+        finally:
+            points[name] = point
+        if not isinstance(metric, Metric) or metric.name != name:
+            refuse(
+                f"entry point {name!r} of invar_nb.metrics",
+                "it must be a Metric of that name",
+                getattr(metric, "name", type(metric).__name__),
+                "Correct or remove the package",
+            )
+        return metric
 
     def __iter__(self) -> Iterator[str]:
         yield from dict.fromkeys([*BUILT_IN, *self._announced(), *self._metrics])
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(list(iter(self)))
 
     def add(self, metric: Metric, *, replace: bool = False) -> None:
         "Keep a metric under its name; another one of that name only with `replace`."
         name = metric.name
-        if name in self and self[name] is not metric and (name in BUILT_IN or not replace):
-            cure = "" if name in BUILT_IN else ", or pass replace=True"
-            refuse(
-                "register_metric",
-                "name must not be that of another metric",
-                repr(name),
-                "Choose another name" + cure,
-                error=UsageError,
-            )
+        is_replaceable = replace and name not in BUILT_IN
+        if name in self and self[name] is not metric and not is_replaceable:
+            cure = "Choose another name"
+            if name not in BUILT_IN:
+                cure += ", or pass replace=True"
+            must = "name must not be that of another metric"
+            refuse("register_metric", must, repr(name), cure, error=UsageError)
         self._metrics[name] = metric
 
     @contextmanager
-    def registered(self, *metrics: Metric):
+    def registered(self, *metrics: Metric) -> Iterator["Registry"]:
         "These metrics too, as long as a `with` block lasts."
         before = dict(self._metrics)
         try:
@@ -452,15 +487,19 @@ class Registry(Mapping):
         names = [name for name in self if BUILT_IN.get(name, (kind,))[0] == kind]
         return [self[name] for name in names if self[name].kind == kind]
 
-    def of_arms(self, *arms) -> list[Metric]:
+    def of_arms(self, *arms: Arm) -> list[Metric]:
         "The usual metrics of these arms, those of a pair where its candidate has them."
-        metrics = [m for m in self.of_kind(arms[0].kind) if arms[1:] or not m.of_pair]
+        metrics = [m for m in self.of_kind(arms[0].kind) if len(arms) > 1 or not m.of_pair]
         metrics += map(self.__getitem__, _names_of(arms))
-        return [
-            m
-            for m in metrics
-            if not (m.optional or (m.of_pair or m.silent) and missing_reason(m, arms[-1]))
-        ]
+        return [metric for metric in metrics if _is_usual(metric, arms[-1])]
+
+
+def _is_usual(metric: Metric, arm: Arm) -> bool:
+    "Whether the metric is computed unasked: some need what an arm may not have."
+    if metric.optional:
+        return False
+    is_conditional = metric.of_pair or metric.silent
+    return not is_conditional or not missing_reason(metric, arm)
 
 # %% ../../nbs/metrics/00_metric.ipynb #c025
 METRICS = Registry()
@@ -485,7 +524,7 @@ def register_metric(
 
 
 def as_metric(
-    metric,  # a Metric or the name of one
+    metric: object,  # a Metric or the name of one
     where: str,
 ) -> Metric:
     "The metric itself, or a refusal that lists the names."
@@ -496,14 +535,18 @@ def as_metric(
     return METRICS[as_choice(metric, METRICS, where=where, name="a metric", error=UsageError)]
 
 
-def refuse_kind(metric: Metric, shown: str, where: str) -> NoReturn:  # shown: kinds there are
+def refuse_kind(
+    metric: Metric,
+    kinds: str,  # kinds of evidence that there are
+    where: str,
+) -> NoReturn:
     "Say that the metric reads other evidence."
     cure = "Leave it out"
-    if metric.name[:5] == "pass@":
+    if metric.name.startswith("pass@"):
         cure = f"For a table of counts say score={metric.name!r}"
     refuse(
         where,
-        f"metrics must read {shown}",
+        f"metrics must read {kinds}",
         f"{metric.name!r}, which reads {metric.kind}",
         cure,
         error=UsageError,

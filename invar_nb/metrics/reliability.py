@@ -8,11 +8,13 @@ __all__ = ['ece_metric', 'as_confidences', 'as_outcomes', 'width_edges', 'mass_e
 
 # %% ../../nbs/metrics/03_reliability.ipynb #c002
 import math
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 
 import numpy as np
 import scipy
 
+from ..arms.predictions import Predictions
 from ..foundations.interval import as_axes
 from invar_nb.foundations.refuse import (
     as_booleans,
@@ -30,7 +32,7 @@ from .metric import Detail, Metric
 from ..statistics.proportions import wilson_interval
 
 # %% ../../nbs/metrics/03_reliability.ipynb #c015
-def as_confidences(values, where, name="confidence"):
+def as_confidences(values: object, where: str, name: str = "confidence") -> np.ndarray:
     "Finite numbers in [0, 1], float64 of shape (n,), n >= 1; nothing is clipped."
     p = as_vector(values, where=where, name=name, minimum=0, maximum=1)
     if p.size:
@@ -38,15 +40,19 @@ def as_confidences(values, where, name="confidence"):
     refuse(where, "there must be at least one prediction", "none", "Score an example")
 
 
-def as_outcomes(values, n, where, name="correct", classes=2):
+def as_outcomes(
+    values: object,
+    n: int,  # how many there must be
+    where: str,
+    name: str = "correct",
+    classes: int = 2,
+) -> np.ndarray:
     "Booleans, or whole numbers below the number of classes, as float64 of shape (n,)."
-    more = dict(where=where, name=name, length=n)
     if classes == 2:
-        return as_booleans(values, **more).astype(float)
-    y = as_vector(values, minimum=0, maximum=classes - 1, **more)
-    refuse_first(
-        y % 1 != 0, y, where, f"{name} must be whole numbers", "Number the classes from 0"
-    )
+        return as_booleans(values, where=where, name=name, length=n).astype(float)
+    y = as_vector(values, where=where, name=name, length=n, minimum=0, maximum=classes - 1)
+    must = f"{name} must be whole numbers"
+    refuse_first(y % 1 != 0, y, where, must, "Number the classes from 0")
     return y
 
 # %% ../../nbs/metrics/03_reliability.ipynb #c018
@@ -73,23 +79,24 @@ def bin_of(p: np.ndarray, edges: np.ndarray) -> np.ndarray:
     return np.searchsorted(edges, p, side="right")
 
 # %% ../../nbs/metrics/03_reliability.ipynb #c022
-def as_bins(n_bins, binning, where):
+def as_bins(n_bins: object, binning: str, where: str) -> int:
     "M, or a refusal of either argument."
     as_choice(binning, ("width", "mass"), where=where, name="binning")
     return as_count(n_bins, where=where, name="n_bins", maximum=1 << 20, code="contract")
 
 
-def _binned(confidence, correct, n_bins, binning, where):
+def _binned(
+    confidence: object, correct: object, n_bins: int, binning: str, where: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     "Checked confidences and outcomes, the bin of each, and M."
     n_bins = as_bins(n_bins, binning, where)
     refuse_misaligned(where, {"confidence": confidence, "correct": correct})
     p = as_confidences(confidence, where)
     y = as_outcomes(correct, p.size, where)
-    edges = (
-        mass_edges(n_bins, p)
-        if binning == "mass"
-        else width_edges(n_bins, find_precision(confidence) or float)
-    )
+    if binning == "mass":
+        edges = mass_edges(n_bins, p)
+    else:
+        edges = width_edges(n_bins, find_precision(confidence) or float)
     return p, y, bin_of(p, edges), n_bins
 
 
@@ -106,12 +113,17 @@ def expected_calibration_error(
     return float(np.abs(np.bincount(index, weights=y - p)).sum() / p.size)
 
 # %% ../../nbs/metrics/03_reliability.ipynb #c034
-def poisson_binomial(p):
+def poisson_binomial(
+    p: np.ndarray,  # probability of success of each trial, shape (n,)
+) -> np.ndarray:  # shape (n + 1,)
     "P(S = 0), ..., P(S = n), S the successes of independent trials (@eq-null-polynomial)."
-    certain, n, p = int((p == 1).sum()), p.size, p[(p > 0) & (p < 1)]
+    n = p.size
+    certain = int((p == 1).sum())
+    p = p[(p > 0) & (p < 1)]
     table = np.zeros((1 << max(0, int(p.size - 1).bit_length()), 2))
     table[:, 0] = 1.0  # padding: a trial that never succeeds
-    table[: p.size, 0], table[: p.size, 1] = 1 - p, p
+    table[: p.size, 0] = 1 - p
+    table[: p.size, 1] = p
     while len(table) > 1:
         length = 2 * table.shape[1] - 1
         size = scipy.fft.next_fast_len(length, real=True)
@@ -122,28 +134,46 @@ def poisson_binomial(p):
     return mass / mass.sum()
 
 # %% ../../nbs/metrics/03_reliability.ipynb #c037
-_CELLS, _ROUNDING = 1 << 16, 1e-16  # grid cells; what an FFT leaves where the probability is 0
+_CELLS = 1 << 16  # of the grid
+_ROUNDING = 1e-16  # what an FFT leaves where the probability is 0
 
 
-def _bin_laws(p, index):
-    "For each bin that is not empty: its size, the law of S and the distances |S - sum p|."
-    parts = [np.sort(p[index == m]) for m in np.unique(index)]
-    return [
-        (part.size, poisson_binomial(part), np.abs(np.arange(part.size + 1) - part.sum()))
-        for part in parts
-    ]
+@dataclass(frozen=True)
+class _BinLaw:
+    "The answers of a calibrated model in one bin."
+
+    size: int  # answers in the bin, n
+    mass: np.ndarray  # P(S = 0), ..., P(S = n)
+    distance: np.ndarray  # |S - sum p| for each S
+
+    def without_rounding(self) -> "_BinLaw":
+        "The law of those S that are possible."
+        is_possible = self.mass > _ROUNDING
+        return _BinLaw(self.size, self.mass[is_possible], self.distance[is_possible])
 
 
-def _ece_law(laws):
+def _bin_laws(p: np.ndarray, index: np.ndarray) -> list[_BinLaw]:
+    "The law of each bin that is not empty."
+    laws = []
+    for m in np.unique(index):
+        part = np.sort(p[index == m])
+        distance = np.abs(np.arange(part.size + 1) - part.sum())
+        laws.append(_BinLaw(part.size, poisson_binomial(part), distance))
+    return laws
+
+
+def _ece_law(laws: list[_BinLaw]) -> tuple[float, np.ndarray]:
     "(cell width, probabilities of the cells) of N times the ECE of a calibrated model."
-    kept = [(mass[mass > _ROUNDING], far[mass > _ROUNDING]) for _, mass, far in laws]
-    step = math.fsum(float(far.max()) for _, far in kept) / _CELLS
+    possible = [law.without_rounding() for law in laws]
+    step = math.fsum(float(law.distance.max()) for law in possible) / _CELLS
     if step == 0:
         return 1.0, np.ones(1)  # every confidence is 0 or 1
-    size, spectrum = scipy.fft.next_fast_len(_CELLS + len(kept) + 1, real=True), 1.0
-    for mass, far in kept:
-        cells = np.rint(far / step).astype(np.intp)
-        spectrum = spectrum * scipy.fft.rfft(np.bincount(cells, weights=mass, minlength=size))
+    size = scipy.fft.next_fast_len(_CELLS + len(possible) + 1, real=True)
+    spectrum = 1.0
+    for law in possible:
+        cells = np.rint(law.distance / step).astype(np.intp)
+        counts = np.bincount(cells, weights=law.mass, minlength=size)
+        spectrum = spectrum * scipy.fft.rfft(counts)
     total = scipy.fft.irfft(spectrum, size).clip(0)
     return step, total / total.sum()
 
@@ -162,8 +192,17 @@ class NullBand:
     level: float
 
 
-def _null_band(p, index, ece, mce, level):
-    laws, n = _bin_laws(p, index), p.size
+def _bounded(p_value: float) -> float:
+    "A p-value within what can be resolved: 1e-12 to 1."
+    return min(1.0, max(1e-12, float(p_value)))
+
+
+def _null_band(
+    p: np.ndarray, index: np.ndarray, ece: float, mce: float, level: float
+) -> NullBand:
+    "The band of these confidences in these bins, and where the errors seen lie in it."
+    n = p.size
+    laws = _bin_laws(p, index)
     step, cells = _ece_law(laws)
     error = 0.0 if cells.size == 1 else len(laws) * step / 2 / n
     cdf = np.cumsum(cells)
@@ -172,19 +211,23 @@ def _null_band(p, index, ece, mce, level):
         for q in ((1 - level) / 2, (1 + level) / 2, level)
     )
     first = max(0, math.ceil((ece - error) * n / step * (1 - 1e-12) - 1e-6))
-    smaller = [mass[far < mce * size * (1 - 1e-9) - 1e-12].sum() for size, mass, far in laws]
-    below = math.prod(map(float, smaller))  # the largest of independent gaps
-    bounded = lambda x: min(1.0, max(1e-12, float(x)))
+    below_mce = math.prod(_mass_below(law, mce) for law in laws)  # gaps are independent
     return NullBand(
-        mean=math.fsum(float(mass @ far) for _, mass, far in laws) / n,
+        mean=math.fsum(float(law.mass @ law.distance) for law in laws) / n,
         low=low,
         high=high,
         limit=limit,
         error=error,
-        p_value=bounded(cells[first:].sum()),
-        mce_p_value=bounded(1 - below),
+        p_value=_bounded(cells[first:].sum()),
+        mce_p_value=_bounded(1 - below_mce),
         level=level,
     )
+
+
+def _mass_below(law: _BinLaw, mce: float) -> float:
+    "Probability that the gap of a bin is smaller than this, rounding aside."
+    is_below = law.distance < mce * law.size * (1 - 1e-9) - 1e-12
+    return float(law.mass[is_below].sum())
 
 # %% ../../nbs/metrics/03_reliability.ipynb #c044
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -228,9 +271,11 @@ class ReliabilityBins:
     ) -> object:
         "Reliability diagram with Wilson intervals, on these axes or on new ones."
         ax = as_axes(ax, (3.2, 3.2))
-        full = self.count > 0
-        x, y = self.mean_confidence[full], self.accuracy[full]
-        bars = np.abs(np.stack([self.interval_low[full], self.interval_high[full]]) - y)
+        is_filled = self.count > 0
+        x = self.mean_confidence[is_filled]
+        y = self.accuracy[is_filled]
+        ends = np.stack([self.interval_low[is_filled], self.interval_high[is_filled]])
+        bars = np.abs(ends - y)
         ax.plot([0, 1], [0, 1], color="#999", linewidth=1)
         ax.errorbar(x, y, bars, fmt="o", markersize=4, capsize=2)
         ax.set(xlim=(0, 1), ylim=(0, 1), xlabel="confidence", ylabel="accuracy")
@@ -250,23 +295,28 @@ def reliability_bins(
     level = as_fraction(level, where="reliability_bins", name="level")
     p, y, index, n_bins = _binned(confidence, correct, n_bins, binning, "reliability_bins")
     count = np.bincount(index, minlength=n_bins)
-    full, last = np.flatnonzero(count), np.cumsum(count)
+    filled = np.flatnonzero(count)
 
-    def column(values):
-        "NaN in the bins that are empty."
-        out = np.full(n_bins, np.nan)
-        out[full] = values
-        return out
+    def column(values: object) -> np.ndarray:
+        "Values of the bins that are filled; NaN in the others."
+        cells = np.full(n_bins, np.nan)
+        cells[filled] = values
+        return cells
 
-    sums = [np.bincount(index, weights=v, minlength=n_bins)[full] for v in (y - p, p, y)]
-    gap, mean, accuracy = (s / count[full] for s in sums)
+    sums = [np.bincount(index, weights=v, minlength=n_bins)[filled] for v in (y - p, p, y)]
+    gap, mean, accuracy = (s / count[filled] for s in sums)
     hits = np.bincount(index, weights=y, minlength=n_bins).astype(np.int64)
-    bars = [wilson_interval(int(hits[m]), int(count[m]), level=level) for m in full]
-    ece, mce = float(np.abs(sums[0]).sum() / p.size), float(np.abs(gap).max())
-    low, high = np.arange(n_bins) / n_bins, np.arange(1, n_bins + 1) / n_bins
+    bars = [wilson_interval(int(hits[m]), int(count[m]), level=level) for m in filled]
+    ece = float(np.abs(sums[0]).sum() / p.size)
+    mce = float(np.abs(gap).max())
     if binning == "mass":
         ordered = np.sort(p)
-        low, high = column(ordered[last[full] - count[full]]), column(ordered[last[full] - 1])
+        ends = np.cumsum(count)[filled]
+        low = column(ordered[ends - count[filled]])
+        high = column(ordered[ends - 1])
+    else:
+        low = np.arange(n_bins) / n_bins
+        high = np.arange(1, n_bins + 1) / n_bins
     return ReliabilityBins(
         binning=binning,
         n=p.size,
@@ -288,25 +338,73 @@ def reliability_bins(
 _BINS = 10
 
 
-def _ece_without(arm, codes, n_units):
+def _ece_without(
+    arm: Predictions, codes: np.ndarray, n_units: int
+) -> tuple[float, np.ndarray]:
     "(ECE, ECE without each unit)."
     p = np.asarray(arm.confidence, dtype=float)
-    cells, cell = np.unique(codes * _BINS + bin_of(p, width_edges(_BINS)), return_inverse=True)
-    unit, m = np.divmod(cells, _BINS)
+    bins = bin_of(p, width_edges(_BINS))
+    cells, cell = np.unique(codes * _BINS + bins, return_inverse=True)
+    unit, m = np.divmod(cells, _BINS)  # a cell is a bin of a unit
     gap = np.bincount(cell, weights=arm.correct - p)
-    whole = np.bincount(m, weights=gap, minlength=_BINS)
-    change = np.abs(whole[m] - gap) - np.abs(whole[m])
-    total = np.abs(whole).sum() + np.bincount(unit, weights=change, minlength=n_units)
-    left = p.size - np.bincount(codes, minlength=n_units)
-    return np.abs(whole).sum() / p.size, np.divide(
-        total, left, out=np.zeros(n_units), where=left > 0
+    total_gap = np.bincount(m, weights=gap, minlength=_BINS)
+    total = np.abs(total_gap).sum()
+    change = np.abs(total_gap[m] - gap) - np.abs(total_gap[m])
+    without = total + np.bincount(unit, weights=change, minlength=n_units)
+    sizes = p.size - np.bincount(codes, minlength=n_units)
+    means = np.divide(without, sizes, out=np.zeros(n_units), where=sizes > 0)
+    return total / p.size, means
+
+
+def _bin_row(bins: ReliabilityBins, m: int) -> tuple:
+    "A bin in the table."
+    return (
+        f"{bins.low[m]:.1f} to {bins.high[m]:.1f}",
+        int(bins.count[m]),
+        float(bins.mean_confidence[m]),
+        float(bins.accuracy[m]),
+        f"{bins.interval_low[m]:.3f} to {bins.interval_high[m]:.3f}",
     )
 
 
-def _ece_detail(arm, level):
+def _direction(confidence: float, accuracy: float, ece: float) -> str:
+    "How a model is miscalibrated, by its mean confidence."
+    if abs(confidence - accuracy) <= ece / 2:
+        return "not calibrated"
+    return "overconfident" if confidence > accuracy else "underconfident"
+
+
+def _ece_notes(arm: Predictions, bins: ReliabilityBins, verdict: str) -> Iterator[str]:
+    "How the bins are filled, what chance alone would give, mean confidence and accuracy."
+    band = bins.null
+    counts = bins.count[bins.count > 0]
+    yield (
+        f"The confidences fill {counts.size} of {_BINS} bins of equal width "
+        f"(fewest answers in one: {counts.min()})."
+    )
+    yield (
+        f"A calibrated model with these confidences has an ECE of {band.mean:.3f} on average "
+        f"and above {band.limit:.3f} in {100 * (1 - bins.level):.2g} of 100 test sets: "
+        f"p = {band.p_value:.2g} for the {bins.ece:.3f} seen (exact, independent answers)."
+    )
+    if arm.clusters is not None:
+        yield (
+            "Examples of one cluster are not independent: chance alone may "
+            "give more than this, and intervals of bins are wider."
+        )
+    confidence, accuracy = np.mean(arm.confidence), np.mean(arm.correct)
+    yield f"Mean confidence {confidence:.3f}, accuracy {accuracy:.3f}{verdict}."
+
+
+def _ece_detail(arm: Predictions, level: float) -> Detail:
     "The bins with Wilson's intervals, and the null band."
     bins = reliability_bins(arm.confidence, arm.correct, n_bins=_BINS, level=level)
-    band, full = bins.null, np.flatnonzero(bins.count)
+    band = bins.null
+    verdict = ""
+    if arm.clusters is None and band.p_value <= 1 - level:
+        means = float(np.mean(arm.confidence)), float(np.mean(arm.correct))
+        verdict = f": {_direction(*means, bins.ece)}"
+    filled = np.flatnonzero(bins.count)
     head = (
         "confidence",
         "examples",
@@ -314,51 +412,25 @@ def _ece_detail(arm, level):
         "accuracy",
         f"{100 * level:g} % CI (Wilson)",
     )
-    rows = [
-        (
-            f"{bins.low[m]:.1f} to {bins.high[m]:.1f}",
-            int(bins.count[m]),
-            float(bins.mean_confidence[m]),
-            float(bins.accuracy[m]),
-            f"{bins.interval_low[m]:.3f} to {bins.interval_high[m]:.3f}",
-        )
-        for m in full
-    ]
-    notes = (
-        f"The confidences fill {full.size} of {_BINS} bins of equal width (fewest answers in "
-        f"one: {bins.count[full].min()}).",
-        f"A calibrated model with these confidences has an ECE of {band.mean:.3f} on average "
-        f"and above {band.limit:.3f} in {100 * (1 - level):.2g} of 100 test sets: "
-        f"p = {band.p_value:.2g} for the {bins.ece:.3f} seen (exact, independent answers).",
-    )
-    values = {
-        "n_bins": _BINS,
-        "populated": int(full.size),
-        "mean": band.mean,
-        "low": band.low,
-        "high": band.high,
-        "limit": band.limit,
-        "p_value": band.p_value,
-    }
-    p, right = float(np.mean(arm.confidence)), float(np.mean(arm.correct))
-    clustered = arm.clusters is not None
-    way = "overconfident" if p > right else "underconfident"
-    found = (
-        ""
-        if clustered or band.p_value > 1 - level
-        else ": " + (way if abs(p - right) > bins.ece / 2 else "not calibrated")
-    )
-    if clustered:
-        notes += (
-            "Examples of one cluster are not independent: chance alone may "
-            "give more than this, and intervals of bins are wider.",
-        )
     return Detail(
-        brief=f"chance alone {band.mean:.3f}, p = {band.p_value:.2g}{found}",
-        notes=(*notes, f"Mean confidence {p:.3f}, accuracy {right:.3f}{found}."),
-        values=values,
-        tables={"Reliability": (head, *rows)},
+        brief=f"chance alone {band.mean:.3f}, p = {band.p_value:.2g}{verdict}",
+        notes=tuple(_ece_notes(arm, bins, verdict)),
+        values={
+            "n_bins": _BINS,
+            "populated": int(filled.size),
+            "mean": band.mean,
+            "low": band.low,
+            "high": band.high,
+            "limit": band.limit,
+            "p_value": band.p_value,
+        },
+        tables={"Reliability": (head, *(_bin_row(bins, m) for m in filled))},
     )
+
+
+def _missing(arm: Predictions) -> str | None:
+    "Why there is no ECE, or None."
+    return "the predictions carry no confidence" if arm.confidence is None else None
 
 
 ece_metric = Metric(
@@ -368,8 +440,6 @@ ece_metric = Metric(
     kind="answers",
     leave_one_out=_ece_without,
     detail=_ece_detail,
-    missing=lambda arm: (
-        None if arm.confidence is not None else "the predictions carry no confidence"
-    ),
+    missing=_missing,
     caveat="The noise of an ECE never cancels, so a change of it is shown, not judged.",
 )

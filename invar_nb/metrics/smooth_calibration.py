@@ -10,6 +10,7 @@ import numpy as np
 import scipy
 from scipy.sparse import csr_array
 
+from ..arms.predictions import Predictions
 from ..foundations.refuse import refuse_misaligned
 from .metric import Metric
 from .reliability import as_confidences, as_outcomes
@@ -22,17 +23,23 @@ _RATES = (np.pi * np.arange(_CELLS + 1)) ** 2 / 2
 _FINEST = 0.25 / _CELLS  # a smaller bandwidth is not resolved
 
 
-def _on_grid(p, e, codes, n_units):
-    "Errors of each unit on the nodes, sparse, shape (n_units, nodes)."
-    place = p * _CELLS
-    node = np.minimum(place.astype(np.intp), _CELLS - 1)
-    right = place - node
+def _on_grid(
+    p: np.ndarray,  # confidences, shape (n,)
+    e: np.ndarray,  # errors y - p, shape (n,)
+    codes: np.ndarray,  # unit of each example, shape (n,)
+    n_units: int,
+) -> csr_array:  # shape (n_units, nodes)
+    "Errors of each unit on the nodes."
+    position = p * _CELLS
+    node = np.minimum(position.astype(np.intp), _CELLS - 1)
+    right = position - node
     entries = np.concatenate([e * (1 - right), e * right])
-    at = np.concatenate([codes, codes]), np.concatenate([node, node + 1])
-    return csr_array((entries, at), shape=(n_units, _CELLS + 1))
+    rows = np.concatenate([codes, codes])
+    columns = np.concatenate([node, node + 1])
+    return csr_array((entries, (rows, columns)), shape=(n_units, _CELLS + 1))
 
 
-def _diffuse(mass, sigma):
+def _diffuse(mass: np.ndarray, sigma: float) -> np.ndarray:
     "Density on the nodes after diffusion to a bandwidth (@eq-smooth-cosines)."
     ends = mass.copy()
     ends[..., [0, -1]] *= 2
@@ -40,16 +47,19 @@ def _diffuse(mass, sigma):
     return scipy.fft.dct(modes, type=1)
 
 # %% ../../nbs/metrics/05_smooth_calibration.ipynb #c014
-def _remainder(mass, n, sigma):
+def _remainder(mass: np.ndarray, n: int, sigma: float) -> float:
     "smECE at a bandwidth (@eq-smooth-sigma)."
     return float(np.abs(_diffuse(mass, sigma)) @ _NODES / n)
 
 
-def _fixed_point(mass, n):
+def _fixed_point(mass: np.ndarray, n: int) -> float:
     "The bandwidth that equals the error (@eq-smooth-fixed)."
     if _remainder(mass, n, _FINEST) <= _FINEST:
         return 0.0
-    excess = lambda sigma: _remainder(mass, n, sigma) - sigma
+
+    def excess(sigma: float) -> float:
+        return _remainder(mass, n, sigma) - sigma
+
     root = scipy.optimize.brentq(excess, _FINEST, 1.5, xtol=1e-12)
     return min(1.0, root)  # 1 may round to above
 
@@ -63,39 +73,53 @@ def smooth_calibration_error(
     refuse_misaligned(where, {"confidence": confidence, "correct": correct})
     p = as_confidences(confidence, where)
     y = as_outcomes(correct, p.size, where)
-    one = _on_grid(p, y - p, np.zeros(p.size, dtype=np.intp), 1).toarray()[0]
-    return _fixed_point(one, p.size)
+    (mass,) = _on_grid(p, y - p, np.zeros(p.size, dtype=np.intp), 1).toarray()
+    return _fixed_point(mass, p.size)
 
 # %% ../../nbs/metrics/05_smooth_calibration.ipynb #c018
-def _remainder_without(errors, total, left, sigma):
+def _remainder_without(
+    errors: csr_array,  # of each unit on the nodes
+    total: np.ndarray,  # of all units
+    sizes: np.ndarray,  # examples without each unit, shape (n_units,)
+    sigma: float,
+) -> np.ndarray:  # shape (n_units,)
+    "smECE at a bandwidth without each unit."
     kernels = _diffuse(np.eye(_CELLS + 1), sigma)
-    density, out = total @ kernels, np.empty(len(left))
-    for start in range(0, len(left), 512):
+    density = total @ kernels
+    sums = np.empty(len(sizes))
+    for start in range(0, len(sizes), 512):
         rows = slice(start, start + 512)
-        out[rows] = np.abs(density - errors[rows] @ kernels) @ _NODES
-    return out / left
+        sums[rows] = np.abs(density - errors[rows] @ kernels) @ _NODES
+    return sums / sizes
 
 
-def smooth_without(p, y, codes, n_units):
+def smooth_without(
+    p: np.ndarray,  # confidences, shape (n,)
+    y: np.ndarray,  # outcomes, shape (n,)
+    codes: np.ndarray,  # unit of each example, shape (n,)
+    n_units: int,
+) -> tuple[float, np.ndarray]:
     "(smECE, smECE without each unit), shape (n_units,)."
-    errors, n = _on_grid(p, y - p, codes, n_units), p.size
+    errors = _on_grid(p, y - p, codes, n_units)
     total = np.asarray(errors.sum(axis=0)).ravel()
-    sigma = _fixed_point(total, n)
-    left = n - np.bincount(codes, minlength=n_units)
-    if sigma == 0 or not left.all():
+    sigma = _fixed_point(total, p.size)
+    sizes = p.size - np.bincount(codes, minlength=n_units)
+    if sigma == 0 or not sizes.all():
         return sigma, np.full(n_units, sigma)
-    first = _remainder_without(errors, total, left, sigma)
+    first = _remainder_without(errors, total, sizes, sigma)
     step = min(max(float(np.abs(first - sigma).max()), 1e-6 * sigma), sigma / 2)
-    above, below = (_remainder_without(errors, total, left, sigma + s) for s in (step, -step))
+    above = _remainder_without(errors, total, sizes, sigma + step)
+    below = _remainder_without(errors, total, sizes, sigma - step)
     slope = np.where(first > sigma, above - first, first - below) / step
     return sigma, np.maximum(sigma + (first - sigma) / (1 - slope), 0.0)
 
 # %% ../../nbs/metrics/05_smooth_calibration.ipynb #c022
-def _without(arm, codes, n_units):
+def _without(arm: Predictions, codes: np.ndarray, n_units: int) -> tuple[float, np.ndarray]:
     return smooth_without(np.asarray(arm.confidence, dtype=float), arm.correct, codes, n_units)
 
 
-def _missing(arm):
+def _missing(arm: Predictions) -> str | None:
+    "Why nothing can be said about these answers, or None."
     if arm.confidence is None:
         return "the predictions carry no confidence"
     return None if len(arm) >= 30 else f"only {len(arm)} examples; at least 30 are needed"
