@@ -34,7 +34,8 @@ class BootstrapPlan:
     resample: str = "windows"  # one of RESAMPLES
 
     def __post_init__(self):
-        where, given = "BootstrapPlan", f"replicates={self.replicates}, seed={self.seed}"
+        where = "BootstrapPlan"
+        culprit = f"replicates={self.replicates}, seed={self.seed}"
         as_choice(self.method, METHODS, where=where, name="method")
         as_choice(self.resample, RESAMPLES, where=where, name="resample")
         level = as_fraction(self.level, where=where, name="level")
@@ -43,14 +44,14 @@ class BootstrapPlan:
             refuse(
                 where,
                 "replicates and a seed go together",
-                given,
+                culprit,
                 "Give both, with any integer as seed; or neither: the limit draws nothing",
             )
         if self.replicates is None:
             return
         fewest = int(np.ceil(2 / (1 - level) - 1e-6))  # one replicate beyond each end
-        for name, least in (("replicates", fewest), ("seed", 0)):
-            value = as_count(getattr(self, name), where=where, name=name, minimum=least)
+        for name, minimum in (("replicates", fewest), ("seed", 0)):
+            value = as_count(getattr(self, name), where=where, name=name, minimum=minimum)
             object.__setattr__(self, name, value)
 
 # %% ../../nbs/statistics/04_bootstrap.ipynb #c020
@@ -73,8 +74,12 @@ def bootstrap_replicates(
 ) -> np.ndarray:  # D*, shape (R,), in the order drawn
     "Draw R replicates of D in bounded memory, the same for every order of the rows."
     delta, tokens = sorted_pairs(delta, tokens)
-    rng, n, centre = np.random.default_rng(seed), delta.size, weighted_mean(delta, tokens)
-    deviation, ends, replicate = delta - centre, np.cumsum(tokens), []
+    rng = np.random.default_rng(seed)
+    n = delta.size
+    centre = weighted_mean(delta, tokens)
+    deviation = delta - centre
+    ends = np.cumsum(tokens)
+    replicate = []
     rows = max(1, (1 << 20) // n)  # 8 MiB of indices at once
     for done in range(0, replicates, rows):
         size = min(rows, replicates - done), n
@@ -141,15 +146,22 @@ class Limit:
         resample: str = "windows",
         cells: int = 4096,
     ):
-        n, total = delta.size, float(tokens.sum())
-        self.centre, self.n = float(tokens @ delta) / total, n
-        v, share = delta - self.centre, tokens / total
+        n = delta.size
+        total = float(tokens.sum())
+        self.centre = float(tokens @ delta) / total
+        self.n = n
+        v = delta - self.centre
+        share = tokens / total
         self.support = float(v.min()), float(v.max())
         size = max(self.support[1], -self.support[0])  # no square of v / size underflows
         if resample == "windows":
-            v, w, p = v / size * share, share, np.full(n, 1 / n)
+            v = v / size * share
+            w = share
+            p = np.full(n, 1 / n)
         else:
-            v, w, p = v / size / n, np.full(n, 1 / n), share
+            v = v / size / n
+            w = np.full(n, 1 / n)
+            p = share
         spread = math.sqrt(n * float(p @ (v * v)))
         self.unit = size * spread  # of x, for 1 of xi
         self.v, self.w, self.p, self.lost = merge_windows(v / spread, w, p, cells)
@@ -160,7 +172,8 @@ class Limit:
 
     def terms(self, xi: float, far: float) -> tuple:
         "omega_k up to `far` with phi^n there, or None and the sign of S where it is certain."
-        n, y = self.n, self.v - xi * self.w
+        n = self.n
+        y = self.v - xi * self.w
         mean = float(self.p @ y)
         s = math.sqrt(n * float(self.p @ (y - mean) ** 2))
         reach = 9 * s + 14 * float(np.abs(y - mean).max())
@@ -191,15 +204,18 @@ class Limit:
             return self.centre + (high if level >= 1 else low)
         z = float(ndtri(level))
 
-        def off(x):
+        def off(x: float) -> float:
+            "How far z of the share below a point is beyond z of the level."
             return float(ndtri(np.clip(self.below(self.centre + x), 1e-16, 1 - 1e-16))) - z
 
         left = right = min(max(self.unit * z, low), high)
         step = self.unit / 8
         while off(left) > 0 and left > low:
-            left, step = max(low, left - step), 2 * step
+            left = max(low, left - step)
+            step = 2 * step
         while off(right) < 0 and right < high:
-            right, step = min(high, right + step), 2 * step
+            right = min(high, right + step)
+            step = 2 * step
         if off(left) >= 0:
             return self.centre + left
         if off(right) <= 0:
@@ -209,13 +225,16 @@ class Limit:
 # %% ../../nbs/statistics/04_bootstrap.ipynb #c031
 def _last_frequency(law: Limit) -> float:
     "Up to which omega terms are summed."
-    n, far, middle = law.n, 4.5 / law.added, math.sqrt(law.n) + 12
+    n = law.n
+    far = 4.5 / law.added
+    middle = math.sqrt(law.n) + 12
     if n <= 64 or middle > far:
         return far
     omega, power = law.terms(0.0, middle)
     last = float(omega[np.abs(power) > 1e-14][-1])
-    some = np.random.default_rng(0).permutation(law.v.size)[:64]
-    y, p = law.v[some], law.p[some]
+    sample = np.random.default_rng(0).permutation(law.v.size)[:64]
+    y = law.v[sample]
+    p = law.p[sample]
     P = float(p.sum())
     step = 0.5 / math.sqrt(float(p @ (y - p @ y / P) ** 2) / P)
     phi = np.exp(np.multiply.outer(1j * np.arange(middle, far + step, step), y)) @ p / P
@@ -244,10 +263,10 @@ def bca_levels(
     "Where BCa cuts the distribution (@eq-bca-levels); None where 1 - a(z0 + z) <= 0."
     z = ndtri((1 - level) / 2)
     shift = bias + np.array([z, -z])
-    left = 1 - a * shift
-    if left.min() <= 0:
+    denominator = 1 - a * shift
+    if denominator.min() <= 0:
         return None
-    low, high = ndtr(bias + shift / left)
+    low, high = ndtr(bias + shift / denominator)
     return float(low), float(high)
 
 
@@ -284,35 +303,43 @@ def bootstrap_analysis(
 ) -> tuple[Interval, float | None]:  # the interval of D, and the p-value of D = 0
     "Interval and p-value from one bootstrap distribution; p is None for a single pair."
     delta, tokens = sorted_pairs(*as_pairs(delta, tokens, where="bootstrap_interval"))
-    n, code, same = delta.size, None, dict(level=plan.level, method=plan.method)
+    n = delta.size
+    code = None
+    settings = dict(level=plan.level, method=plan.method)
     if n == 1:
         code = "single_pair"
     elif spread_is_rounding(delta, scale=scale):
         code = "all_equal"
     if code:  # without spread the p-value is that of the signs
-        D, reason = weighted_mean(delta, tokens), Fallback(code=code, reason=_REASONS[code])
+        D = weighted_mean(delta, tokens)
+        reason = Fallback(code=code, reason=_REASONS[code])
         p = None if n == 1 else 1.0 if D == 0 else 2.0 ** (1 - n)
-        return Interval(low=D, high=D, fallback=reason, engine="point", **same), p
-    R, seed, law = plan.replicates, plan.seed, None
+        return Interval(low=D, high=D, fallback=reason, engine="point", **settings), p
+    R = plan.replicates
+    seed = plan.seed
+    law = None
     if R is None:
         law = Limit(delta, tokens, plan.resample)
     if R is None and law.blurred:
-        R, seed = min(2**18, max(2**12, 2**22 // n)), 0
+        R = min(2**18, max(2**12, 2**22 // n))
+        seed = 0
     if R is not None:
-        drawn = bootstrap_replicates(
+        draws = bootstrap_replicates(
             delta, tokens, replicates=R, seed=seed, resample=plan.resample
         )
-        law = Draws(np.sort(drawn), weighted_mean(delta, tokens), n)
-    least = 0.0 if R is None else 1 / (R + 1)  # R replicates show no smaller share
-    g = min(max(law.below(0.0), least), 1 - least)
+        law = Draws(np.sort(draws), weighted_mean(delta, tokens), n)
+    smallest = 0.0 if R is None else 1 / (R + 1)  # R replicates show no smaller share
+    g = min(max(law.below(0.0), smallest), 1 - smallest)
     tail = (1 - plan.level) / 2
-    levels, p = (tail, 1 - tail), 2 * min(g, 1 - g)
+    levels = (tail, 1 - tail)
+    p = 2 * min(g, 1 - g)
     if plan.method == "bca":
         u = tokens * (delta - law.centre)
         if plan.resample == "tokens":  # the jackknife of the source systems
             u = -u / (tokens.sum() - tokens)
             u = u.mean() - u
-        a, bias = acceleration(u), float(ndtri(law.below(law.centre)))
+        a = acceleration(u)
+        bias = float(ndtri(law.below(law.centre)))
         if a is None:
             code = "zero_jackknife_variance"
         elif math.isinf(bias):
@@ -320,10 +347,11 @@ def bootstrap_analysis(
         elif (cut := bca_levels(plan.level, bias, a)) is None:
             code = "bca_pole"
         else:
-            levels, p = cut, bca_p_value(g, bias, a)
+            levels = cut
+            p = bca_p_value(g, bias, a)
     low, high = (law.quantile(level) for level in levels)
     fallback = Fallback(code=code, reason=_REASONS[code]) if code else None
-    interval = Interval(low=low, high=high, fallback=fallback, engine=law.engine, **same)
+    interval = Interval(low=low, high=high, fallback=fallback, engine=law.engine, **settings)
     return interval, max(float(p), 2.0 ** (1 - n), 1e-12)  # G is known to some 12 digits
 
 # %% ../../nbs/statistics/04_bootstrap.ipynb #c040

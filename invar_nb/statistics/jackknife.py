@@ -84,7 +84,9 @@ def _shape(n: int, s2: float, s3: float, s4: float, s5: float, s6: float) -> tup
     k = n * s4 / s2**2
     nu = min(n - 1.0, max(2.0, 2 * n / (k - 1))) if k > 1 else n - 1.0
     r = math.sqrt(n / s2)
-    g, m5, m6 = s3 / n * r**3, s5 / n * r**5, s6 / n * r**6
+    g = s3 / n * r**3
+    m5 = s5 / n * r**5
+    m6 = s6 / n * r**6
     v = max(0.0, m6 - 6 * k + 9 + g * (11 * g - 3 * m5 + 2.25 * g * (k - 1))) / n
     return nu, (g - v / g if g * g > v else 0.0) / (2 * math.sqrt(n))
 
@@ -96,7 +98,9 @@ def _power_sums(n: int, fill: Callable, scale: tuple, keep: np.ndarray | None) -
     "Sums of y^2 .. y^6 and of e^2 in one walk over the units."
     rows = np.empty((4, min(n, _BLOCK)))
     rows[3] = 1
-    four, s6, squares = 0.0, 0.0, 0.0
+    four = 0.0
+    s6 = 0.0
+    squares = 0.0
     for start in range(0, n, _BLOCK):
         block = rows[:, : n - start]
         y, y2, y3, _ = block
@@ -162,7 +166,8 @@ def _fit(
     keep: np.ndarray | None = None,
 ) -> Jackknife:
     "One walk over the units, then the closed form."
-    parts, scale = (n, estimate, effective, rounding), (1, 1)
+    parts = (n, estimate, effective, rounding)
+    scale = (1, 1)
     if effective - 1 < 1e-9:
         return jackknife_sums(*parts, [0.0] * 6)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -187,7 +192,9 @@ class _Ratio:
         means: bool = False,
         sums: tuple[float, float, float] | None = None,
     ):
-        self.numerators, self.weights, self.means = numerators, weights, means
+        self.numerators = numerators
+        self.weights = weights
+        self.means = means
         if sums is None:
             self.total = float(weights.sum())
             top = float(weights @ numerators if means else numerators.sum())
@@ -200,7 +207,8 @@ class _Ratio:
 
     def residuals(self, block: slice, out: np.ndarray) -> np.ndarray:
         "N_u - D W_u."
-        top, weights = self.numerators[block], self.weights[block]
+        top = self.numerators[block]
+        weights = self.weights[block]
         if self.means:
             return np.multiply(np.subtract(top, self.estimate, out), weights, out)
         return np.add(np.multiply(weights, -self.estimate, out), top, out)
@@ -217,7 +225,7 @@ def jackknife_ratio(
     "Jackknife of sum N / sum W over independent units (@eq-jackknife-ratio)."
     arm = _Ratio(numerators, weights, means, sums)
 
-    def fill(block, y, e, other):
+    def fill(block: slice, y: np.ndarray, e: np.ndarray, other: np.ndarray) -> None:
         arm.residuals(block, y)
         np.subtract(arm.total, arm.weights[block], e)
         np.divide(y, e, e)
@@ -235,7 +243,7 @@ def jackknife_ratio_difference(
     a, b = _Ratio(*baseline), _Ratio(*candidate)
     share = b.total / a.total
 
-    def fill(block, y, e, other):
+    def fill(block: slice, y: np.ndarray, e: np.ndarray, other: np.ndarray) -> None:
         b.residuals(block, y)
         a.residuals(block, other)
         np.divide(y, b.total - b.weights[block], e)
@@ -253,9 +261,10 @@ def jackknife_statistic(
     leave_one_out: np.ndarray,  # D_(u), without each unit, shape (n_units,)
 ) -> Jackknife:
     "Jackknife of any statistic that can be computed again without each unit."
-    n, centre = leave_one_out.size, float(leave_one_out.mean())
+    n = leave_one_out.size
+    centre = float(leave_one_out.mean())
 
-    def fill(block, y, e, other):
+    def fill(block: slice, y: np.ndarray, e: np.ndarray, other: np.ndarray) -> None:
         np.subtract(centre, leave_one_out[block], y)
         e[:] = y
 

@@ -20,7 +20,8 @@ PROCEDURES = ("holm", "benjamini_hochberg")
 def _stepwise(p_values: object, where: str, multiples: Callable, running: Callable):
     "Sorted p-values times their multiples, made monotone, in the order of the input."
     p = as_vector(p_values, where=where, name="p_values", minimum=0.0, maximum=1.0)
-    order, out = np.argsort(p, kind="stable"), np.empty(p.size)
+    order = np.argsort(p, kind="stable")
+    out = np.empty(p.size)
     out[order] = running(multiples(p.size) * p[order])
     return lock(out)
 
@@ -29,9 +30,11 @@ def holm(
     p_values: object,  # shape (m,), each in [0, 1]; m = 0 is an empty family
 ) -> np.ndarray:  # adjusted, in the order of the input, shape (m,), locked
     "Holm's adjusted p-values (Eq. multiplicity-holm): family-wise error, any dependence."
-    left = lambda m: m - np.arange(m)  # m - k + 1 hypotheses are left at rank k
     return _stepwise(
-        p_values, "holm", left, lambda p: np.minimum(1.0, np.maximum.accumulate(p))
+        p_values,
+        "holm",
+        lambda m: m - np.arange(m),  # m - k + 1 hypotheses are left at rank k
+        lambda p: np.minimum(1.0, np.maximum.accumulate(p)),
     )
 
 # %% ../../nbs/statistics/07_multiplicity.ipynb #c054
@@ -39,9 +42,11 @@ def benjamini_hochberg(
     p_values: object,  # shape (m,), each in [0, 1]; m = 0 is an empty family
 ) -> np.ndarray:  # adjusted, in the order of the input, shape (m,), locked
     "Adjusted p-values for the false discovery rate (Eq. multiplicity-bh)."
-    share = lambda m: m / np.arange(1, m + 1)  # m / k
     return _stepwise(
-        p_values, "benjamini_hochberg", share, lambda p: np.minimum.accumulate(p[::-1])[::-1]
+        p_values,
+        "benjamini_hochberg",
+        lambda m: m / np.arange(1, m + 1),  # m / k
+        lambda p: np.minimum.accumulate(p[::-1])[::-1],
     )
 
 # %% ../../nbs/statistics/07_multiplicity.ipynb #c037

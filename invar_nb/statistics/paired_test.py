@@ -99,7 +99,9 @@ def paired_t_test(
             "Run both arms on at least one seed",
             error=PairingError,
         )
-    d, n, df = c - b, c.size, c.size - 1
+    d = c - b
+    n = c.size
+    df = c.size - 1
     scale = max(1e-135, *np.abs(c), *np.abs(b))
     mean = min(max(math.fsum(d.tolist()) / n, float(d.min())), float(d.max()))
     statistic = p_value = std = effect_size = code = None
@@ -107,12 +109,13 @@ def paired_t_test(
     if n == 1:
         code = "single_pair"
     else:
-        rest = (d - mean).tolist()
-        squares = math.fsum([r * r for r in rest]) - math.fsum(rest) ** 2 / n
+        deviations = (d - mean).tolist()
+        squares = math.fsum([r * r for r in deviations]) - math.fsum(deviations) ** 2 / n
         std = math.sqrt(max(squares, 0.0) / df)
         if spread_is_rounding(d, scale=scale):
             no_mean = spread_is_rounding(np.append(d, 0.0), scale=scale)
-            code, p_value = "all_equal", 1.0 if no_mean else 2.0 ** (1 - n)
+            code = "all_equal"
+            p_value = 1.0 if no_mean else 2.0 ** (1 - n)
         else:
             half = -float(stdtrit(df, (1 - level) / 2)) * (std / math.sqrt(n))
             effect_size = mean / std
@@ -163,15 +166,19 @@ def saddlepoint_share(
     reach: float,  # |sum d_i|, positive
 ) -> float:
     "Share of the sign patterns with a sum at least so far from 0 (@eq-signflip-saddlepoint)."
-    least = math.ldexp(1.0, 1 - sizes.size)
+    smallest = math.ldexp(1.0, 1 - sizes.size)
     sizes, reach = sizes / sizes.max(), reach / float(sizes.max())
     if reach >= float(sizes.sum()) * (1 - 1e-12):
-        return least
-    short = lambda t: float(sizes @ np.tanh(t * sizes)) - reach
+        return smallest
+
+    def shortfall(t: float) -> float:
+        "How far the mean of the tilted sum stays below the sum seen."
+        return float(sizes @ np.tanh(t * sizes)) - reach
+
     high = reach / float(sizes @ sizes)
-    while short(high) < 0:
+    while shortfall(high) < 0:
         high *= 2
-    t = float(brentq(short, 0, high, xtol=1e-300, rtol=1e-15))
+    t = float(brentq(shortfall, 0, high, xtol=1e-300, rtol=1e-15))
     tail = np.exp(-2 * t * sizes)  # cosh itself may overflow
     K = t * float(sizes.sum()) + float(np.log1p(tail).sum()) - sizes.size * math.log(2)
     w = math.sqrt(max(2 * (t * reach - K), 0.0))
@@ -180,7 +187,7 @@ def saddlepoint_share(
     else:
         v = 2 * t * math.sqrt(float((sizes * sizes * tail / (1 + tail) ** 2).sum()))
         r = w + math.log(v / w) / w
-    return min(1.0, max(least, 2 * float(ndtr(-r))))
+    return min(1.0, max(smallest, 2 * float(ndtr(-r))))
 
 # %% ../../nbs/statistics/05_paired_test.ipynb #sp03
 @dataclass(frozen=True, kw_only=True)
@@ -210,17 +217,18 @@ def sign_flip_test(
             error=PairingError,
         )
     scale = as_vector([scale or 0.0], where=where, name="scale", minimum=0)[0]
-    n, largest = d.size, float(np.abs(d).max())
+    n = d.size
+    largest = float(np.abs(d).max())
     grid = 60 - n.bit_length() - math.frexp(largest)[1]  # sums stay below 2^60
     signed = np.rint(np.ldexp(d, grid)).astype(np.int64)
     sizes = np.sort(np.abs(signed))
     with np.errstate(over="ignore"):
         ties = 8 * n * 2**-52 * np.ldexp(max(scale, largest), grid)
-    least = max(0, abs(int(signed.sum())) - math.ceil(min(ties, 2.0**62)) - n)
+    reach = max(0, abs(int(signed.sum())) - math.ceil(min(ties, 2.0**62)) - n)
     if n <= EXACT_PAIRS:
-        reaching = patterns_reaching(sizes, least)
+        reaching = patterns_reaching(sizes, reach)
         return SignFlip(
             p_value=reaching / 2**n, reaching=reaching, patterns=2**n, engine="enumeration"
         )
-    p = 1.0 if least == 0 else saddlepoint_share(sizes[sizes > 0].astype(float), float(least))
+    p = 1.0 if reach == 0 else saddlepoint_share(sizes[sizes > 0].astype(float), float(reach))
     return SignFlip(p_value=p, patterns=2**n, engine="saddlepoint")

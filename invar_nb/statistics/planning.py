@@ -49,7 +49,8 @@ def as_pilot(
 ) -> Pilot:
     "The pilot that an interval's fit amounts to."
     windows = rows or fit
-    n, tail = windows.n_units, 1.0
+    n = windows.n_units
+    tail = 1.0
     if windows.nu < n - 1:  # 2 / (k - 1), @eq-planning-kurtosis
         excess = (n - 1) / ((n - 2) * (n - 3)) * ((n + 1) * (2 * n / windows.nu - 2) + 6)
         tail = min(1.0, 2 / (2 + excess))
@@ -72,7 +73,8 @@ def half_width(
     return _quantile(dof, level) * pilot.sd * math.sqrt(ratio / n)
 
 
-def _quantile(dof, level):
+def _quantile(dof: float, level: float) -> float:
+    "Standard errors from the estimate to an end of the t interval."
     return -float(stdtrit(dof, (1 - level) / 2))
 
 # %% ../../nbs/statistics/10_planning.ipynb #c039
@@ -166,7 +168,9 @@ def n_for_power(
     By the normal law, as if s were known: below some 30 units it names too few (2 for
     s = 0.01, D = 0.02, where a t test takes 5). `plan_comparison` allows for a small pilot.
     """
-    delta, margin, s = abs(delta), margin or 0.0, standard_deviation
+    delta = abs(delta)
+    margin = margin or 0.0
+    s = standard_deviation
     if delta == margin == 0 or power >= 1:
         return None
     if s == 0:
@@ -204,18 +208,19 @@ def chance_of_red(
     assurance: float = 0.8,
 ) -> float:
     "Chance that the interval of n units calls a true loss regressed (@eq-planning-red)."
-    root, dof = math.sqrt(n) / max(pilot.upper(assurance), 1e-300), pilot.run_dof(n)
+    root = math.sqrt(n) / max(pilot.upper(assurance), 1e-300)
+    dof = pilot.run_dof(n)
     q = _quantile(dof, level)
     doubt = _beyond(root * (delta - margin), dof, -q)
-    shown = _beyond(root * delta, dof, q) if delta > 0 else (1 - level) / 2
-    return doubt if proof else min(doubt, shown)
+    change = _beyond(root * delta, dof, q) if delta > 0 else (1 - level) / 2
+    return doubt if proof else min(doubt, change)
 
 # %% ../../nbs/statistics/10_planning.ipynb #sk02
 def chance_of_width(truth: Pilot, n: int, half_width: float, level: float = 0.95) -> float:
     "Chance that n units of a known spread have an interval as narrow (@eq-planning-skewed)."
     dof = truth.run_dof(n)
-    known = max(_quantile(dof, level) * truth.sd, 1e-300)
-    return float(chdtr(dof, dof * n * (half_width / known) ** 2))
+    of_one_unit = max(_quantile(dof, level) * truth.sd, 1e-300)
+    return float(chdtr(dof, dof * n * (half_width / of_one_unit) ** 2))
 
 
 def skewed_assurance(
@@ -226,17 +231,20 @@ def skewed_assurance(
     draws: int = 400,
 ) -> float:
     "Share of such pilots after which the run keeps its promise, were the law a gamma law."
-    shape, n, found = 6 / max(2 / pilot.tail - 2, 1e-3), units, 0.0
+    shape = 6 / max(2 / pilot.tail - 2, 1e-3)
+    n = units
+    total = 0.0
     truth = replace(pilot, dof=math.inf)
     x = np.random.default_rng(0).gamma(shape, size=(draws, n))
     y = x - x.mean(axis=1, keepdims=True)
     m2, m4 = (y**2).mean(axis=1), (y**4).mean(axis=1)
     excess = (n - 1) / ((n - 2) * (n - 3)) * ((n + 1) * (m4 / m2**2 - 3) + 6)
-    tails, spreads = 2 / (2 + np.maximum(excess, 0)), np.sqrt(m2 * n / (n - 1) / shape)
+    tails = 2 / (2 + np.maximum(excess, 0))
+    spreads = np.sqrt(m2 * n / (n - 1) / shape)
     for sd, tail in zip(pilot.sd * spreads, tails, strict=True):
-        one = replace(pilot, sd=float(sd), tail=float(tail))
-        found += kept(truth, needs(replace(one, dof=one.run_dof(n))))
-    return found / draws
+        sample = replace(pilot, sd=float(sd), tail=float(tail))
+        total += kept(truth, needs(replace(sample, dof=sample.run_dof(n))))
+    return total / draws
 
 # %% ../../nbs/statistics/10_planning.ipynb #4c685ac2
 @dataclass(frozen=True, kw_only=True)

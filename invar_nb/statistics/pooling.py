@@ -34,7 +34,14 @@ class Pooled:
         return self.fit.estimate - half, self.fit.estimate + half
 
 
-def _pooled(estimate, error, nu, weights, skewness=0.0, spread=None) -> Pooled:
+def _pooled(
+    estimate: float,
+    error: float,
+    nu: float,
+    weights: np.ndarray,
+    skewness: float = 0.0,
+    spread: float | None = None,
+) -> Pooled:
     n = len(weights)
     return Pooled(
         weights=tuple(weights.tolist()),
@@ -82,14 +89,16 @@ def pool_fixed(
     )
 
 # %% ../../nbs/statistics/03_pooling.ipynb #c016
-def _disagreement(tau2, estimates, errors):
+def _disagreement(
+    tau2: float, estimates: np.ndarray, errors: np.ndarray
+) -> tuple[float, float, np.ndarray]:
     "(Q(tau^2), mean, weights)."
     w = 1 / (errors**2 + tau2)
     mean = float(w @ estimates / w.sum())
     return float(w @ (estimates - mean) ** 2), mean, w
 
 
-def _between(estimates, errors):
+def _between(estimates: np.ndarray, errors: np.ndarray) -> float:
     "tau^2 of Paule and Mandel; Q falls in tau^2, so it is bracketed and halved."
     k = len(estimates)
     low, high = 0.0, float(np.var(estimates)) * k + 1e-300
@@ -132,6 +141,7 @@ def shrink(
 ) -> np.ndarray:
     "What remains of each without the luck of having been chosen (@eq-pooling-shrink)."
     pooled = pool_random(estimates, standard_errors)
-    estimates, error2 = np.asarray(estimates, float), np.asarray(standard_errors, float) ** 2
-    kept = pooled.spread**2 / (pooled.spread**2 + error2)
-    return pooled.fit.estimate + kept * (estimates - pooled.fit.estimate)
+    estimates = np.asarray(estimates, float)
+    error2 = np.asarray(standard_errors, float) ** 2
+    share = pooled.spread**2 / (pooled.spread**2 + error2)
+    return pooled.fit.estimate + share * (estimates - pooled.fit.estimate)

@@ -53,7 +53,9 @@ def wilson_interval(
     "Wilson's score interval of a proportion (Eq. proportion-wilson; Wilson 1927)."
     x, n = _successes(successes, trials, where="wilson_interval")
     level = as_fraction(level, where="wilson_interval", name="level")
-    z, p, q = _normal(level), x / n, (n - x) / n
+    z = _normal(level)
+    p = x / n
+    q = (n - x) / n
     h = z * z / (2 * n)
     r = z * math.sqrt(p * q / n + (h / n) / 2)
     low = p * p / (p + h + r) if x else 0.0
@@ -81,7 +83,8 @@ def pass_at_k(
             "Call it for each problem; bootstrap_interval takes the results",
             code="shape",
         )
-    n, k = as_count(n, where=where, name="n"), as_count(k, where=where, name="k")
+    n = as_count(n, where=where, name="n")
+    k = as_count(k, where=where, name="k")
     c = as_count(c, where=where, name="c", minimum=0, maximum=n, code="counts")
     if k > n:
         refuse(
@@ -91,11 +94,11 @@ def pass_at_k(
             f"Draw at least {k} samples of each problem, or ask for a smaller k",
             code="counts",
         )
-    few, many = min(c, k), max(c, k)
-    if few * many > 38 * n:
+    smaller, larger = min(c, k), max(c, k)
+    if smaller * larger > 38 * n:
         return 1.0
-    subsets = math.perm(n, few)
-    return (subsets - math.perm(n - many, few)) / subsets
+    subsets = math.perm(n, smaller)
+    return (subsets - math.perm(n - larger, smaller)) / subsets
 
 # %% ../../nbs/statistics/06_proportions.ipynb #c040
 def difference_ends(
@@ -107,8 +110,12 @@ def difference_ends(
 ) -> tuple[float, float]:
     "Ends of b - a at that level (@eq-two-proportions-mover; Zou and Donner 2008)."
     a, b = values
-    d, rest = b - a if difference is None else difference, math.sqrt(1 - correlation**2)
-    joint = lambda x, y: math.hypot(x - correlation * y, rest * y)
+    d = b - a if difference is None else difference
+    uncorrelated = math.sqrt(1 - correlation**2)
+
+    def joint(x: float, y: float) -> float:
+        return math.hypot(x - correlation * y, uncorrelated * y)
+
     return d - joint(b - ends_b[0], ends_a[1] - a), d + joint(ends_b[1] - b, a - ends_a[0])
 
 
@@ -126,7 +133,9 @@ def newcombe_interval(
     xb, nb = _successes(successes_b, trials_b, where=where, suffix="_b")
     level = as_fraction(level, where=where, name="level")
     a, b = wilson_interval(xa, na, level=level), wilson_interval(xb, nb, level=level)
-    pa, pb, d = xa / na, xb / nb, (xb * na - xa * nb) / (na * nb)
+    pa = xa / na
+    pb = xb / nb
+    d = (xb * na - xa * nb) / (na * nb)
     low, high = difference_ends((pa, pb), tuple(a), tuple(b), difference=d)
     return Interval(low=max(low, -1.0), high=min(high, 1.0), level=level, method="newcombe")
 
@@ -152,10 +161,10 @@ def discordant_pairs(
     correct_b: object,  # the same examples in the same order under B
 ) -> tuple[int, int, int]:  # right under A only, right under B only, number of examples
     "Count the examples on which two models differ; PairingError for none or unequal lengths."
-    where, more = "discordant_pairs", dict(where="discordant_pairs", code="not_boolean")
+    where = "discordant_pairs"
     refuse_misaligned(where, {"correct_a": correct_a, "correct_b": correct_b})
-    a = as_booleans(correct_a, name="correct_a", **more)
-    b = as_booleans(correct_b, name="correct_b", **more)
+    a = as_booleans(correct_a, where=where, name="correct_a", code="not_boolean")
+    b = as_booleans(correct_b, where=where, name="correct_b", code="not_boolean")
     if a.size != b.size:
         refuse(
             where,
@@ -180,9 +189,10 @@ def _variance(delta: float, a: int, b: int, n: int) -> float:
     "Of b - a, where p_B - p_A = delta (@eq-two-proportions-tango)."
     if delta < 0:
         return _variance(-delta, b, a, n)
-    middle, rest = a + b - delta * (2 * n - b + a), a * delta * (1 - delta)
-    root = math.sqrt(middle * middle + 8 * n * rest)
-    q = (middle + root) / (4 * n) if middle >= 0 else 2 * rest / (root - middle)
+    middle = a + b - delta * (2 * n - b + a)
+    product = a * delta * (1 - delta)
+    root = math.sqrt(middle * middle + 8 * n * product)
+    q = (middle + root) / (4 * n) if middle >= 0 else 2 * product / (root - middle)
     return n * (2 * q + delta * (1 - delta))
 
 
@@ -193,7 +203,8 @@ def tango_p_value(
     delta: float = 0.0,  # the hypothesis, strictly between -1 and 1
 ) -> float:
     "Two-sided p of p_B - p_A = delta, the same examples (Tango 1998)."
-    off, variance = abs(b - a - n * delta), _variance(delta, a, b, n)
+    off = abs(b - a - n * delta)
+    variance = _variance(delta, a, b, n)
     if not variance > 0:
         return float(off == 0)
     return 2 * float(ndtr(-off / math.sqrt(variance)))
@@ -206,7 +217,8 @@ def tango_interval(
     level: float,
 ) -> Interval:
     "Tango's score interval of p_B - p_A, the same examples (Tango 1998)."
-    ends, z = [], _normal(level)
+    ends = []
+    z = _normal(level)
     for outside in (-1.0, 1.0):
         inside = (b - a) / n
         while inside != outside:
@@ -322,10 +334,13 @@ def mcnemar(
     b = as_count(only_b, where=where, name="only_b", minimum=0)
     as_count(a + b, where=where, name="only_a + only_b", minimum=0, maximum=10**12)
     level = as_fraction(level, where=where, name="level")
-    few, m = min(a, b), a + b
-    at_most = float(betainc(m - few, few + 1, 0.5)) if 2 * few < m else 0.5
-    below = float(betainc(m - few + 1, few, 0.5)) if few and 2 * few < m else 0.0
-    exact, mid = min(1.0, 2 * at_most), at_most + below if 2 * few < m else 1.0
+    smaller = min(a, b)
+    m = a + b
+    at_most = float(betainc(m - smaller, smaller + 1, 0.5)) if 2 * smaller < m else 0.5
+    below = (
+        float(betainc(m - smaller + 1, smaller, 0.5)) if smaller and 2 * smaller < m else 0.0
+    )
+    exact, mid = min(1.0, 2 * at_most), at_most + below if 2 * smaller < m else 1.0
     test = dict(only_a=a, only_b=b, p_value=exact, mid_p=mid, level=level)
     if trials is None:
         return McNemar(**test)

@@ -75,7 +75,8 @@ def boundaries(
     error: np.ndarray,  # spent by each look, rising
 ) -> np.ndarray:  # c_k
     "The bound of each look; earlier bounds do not depend on later looks."
-    state, found = None, []
+    state = None
+    bounds = []
     for now, step in zip(information, np.diff(error, prepend=0.0), strict=True):
         low, high = 0.0, 12.0
         for _ in range(60):
@@ -84,9 +85,9 @@ def boundaries(
                 low = c
             else:
                 high = c
-        found.append(high)
+        bounds.append(high)
         state = _inside(state, now, high)
-    return np.array(found)
+    return np.array(bounds)
 
 # %% ../../nbs/statistics/09_sequential.ipynb #c019
 def of_this_text(

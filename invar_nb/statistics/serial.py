@@ -45,7 +45,8 @@ def _cosines(n: int) -> np.ndarray:  # shape (K, n), 1 MB at n = 2048
 @lru_cache(maxsize=4)
 def _factors(n: int, terms: int) -> tuple:
     "Cosines and sines of beta_r side by side, shape (m, 2 terms); those of alpha_q."
-    m, waves = math.isqrt(n - 1) + 1, np.arange(1, terms + 1) * (math.pi / n)
+    m = math.isqrt(n - 1) + 1
+    waves = np.arange(1, terms + 1) * (math.pi / n)
     beta, alpha = np.outer(np.arange(m), waves), np.outer(np.arange(0, n, m) + 0.5, waves)
     return np.hstack([np.cos(beta), np.sin(beta)]), np.cos(alpha), np.sin(alpha)
 
@@ -61,7 +62,8 @@ def _in_rows(x: np.ndarray, terms: int) -> np.ndarray:  # shape (terms,)
 
 def slow_parts(influence: np.ndarray, terms: int | None = None) -> np.ndarray:  # (terms,)
     "sum x_i cos(pi j (i - 1/2) / n) for j = 1, 2, ...; as many as the variance takes."
-    n, terms = influence.size, terms or cosine_terms(influence.size)
+    n = influence.size
+    terms = terms or cosine_terms(influence.size)
     return _cosines(n)[:terms] @ influence if n <= 2048 else _in_rows(influence, terms)
 
 # %% ../../nbs/statistics/02_serial.ipynb #c038
@@ -71,25 +73,25 @@ ALARM = 0.005  # p of the slowest waves below which the interval carries an alar
 @lru_cache(maxsize=16)
 def _alarm_limit(n: int) -> tuple[int, int, int, float]:
     "J, K, k, and the F above which the interval carries an alarm (@eq-serial-alarm)."
-    most = alarm_terms(n)
-    slowest = round(most / 3)
-    limit = float(fdtri(slowest, most - slowest, 1 - ALARM)) if n >= 10 else math.inf
-    return cosine_terms(n), most, slowest, limit
+    n_terms = alarm_terms(n)
+    slowest = round(n_terms / 3)
+    limit = float(fdtri(slowest, n_terms - slowest, 1 - ALARM)) if n >= 10 else math.inf
+    return cosine_terms(n), n_terms, slowest, limit
 
 
 def _widened(fit: Jackknife, influence: np.ndarray) -> Jackknife:
     "The jackknife with the long-run variance of the influences, in text order."
     if fit.fallback is not None:
         return fit
-    terms, most, slowest, limit = _alarm_limit(influence.size)
-    squares = slow_parts(influence, most)
+    terms, n_terms, slowest, limit = _alarm_limit(influence.size)
+    squares = slow_parts(influence, n_terms)
     squares *= squares
     ratio = 2 / terms * float(squares[:terms].sum()) / float(influence @ influence)
     error = fit.standard_error * math.sqrt(ratio)
     if influence.size < 10:
         error = max(error, fit.standard_error)
     slow, quick = float(squares[:slowest].sum()), float(squares[slowest:].sum())
-    alarm = slow * (most - slowest) > limit * quick * slowest
+    alarm = slow * (n_terms - slowest) > limit * quick * slowest
     return replace(
         fit,
         standard_error=error,
@@ -132,9 +134,9 @@ def serial_ratio(
     most: int = MOST_BLOCKS,
 ) -> Jackknife:
     "Jackknife of sum N / sum W when neighbouring windows are correlated."
-    whole = _in_blocks(most, numerators, weights)
-    influence = np.empty(whole[1].size)
-    fit = jackknife_ratio(*whole, influence=influence)
+    blocks = _in_blocks(most, numerators, weights)
+    influence = np.empty(blocks[1].size)
+    fit = jackknife_ratio(*blocks, influence=influence)
     return _of_windows(_widened(fit, influence), weights)
 
 # %% ../../nbs/statistics/02_serial.ipynb #c042
@@ -178,15 +180,19 @@ def _plain_pairs(delta: object, tokens: object, where: str) -> tuple:
 
 def _sums(delta: np.ndarray, tokens: np.ndarray) -> tuple[float, float, float] | None:
     "sum t, sum t d, sum t^2; None where counts are not whole, below 1, or too large together."
-    n, part, sums = tokens.size, 32768, (0.0, 0.0, 0.0)  # windows that stay in the cache
-    whole, equal = np.empty(min(part, n)), np.empty(min(part, n), bool)
-    for i in range(0, n, part):
-        some = tokens[i : i + part]
-        t, same = whole[: some.size], equal[: some.size]
-        np.equal(np.rint(some, t), some, same)
-        if not (np.logical_and.reduce(same) and np.minimum.reduce(t) >= 1):
+    n = tokens.size
+    size = 32768  # windows that stay in the cache
+    sums = (0.0, 0.0, 0.0)
+    rounded = np.empty(min(size, n))
+    is_equal = np.empty(min(size, n), bool)
+    for i in range(0, n, size):
+        counts = tokens[i : i + size]
+        t = rounded[: counts.size]
+        is_whole = is_equal[: counts.size]
+        np.equal(np.rint(counts, t), counts, is_whole)
+        if not (np.logical_and.reduce(is_whole) and np.minimum.reduce(t) >= 1):
             return None
-        parts = np.add.reduce(t), t @ delta[i : i + part], t @ t
+        parts = np.add.reduce(t), t @ delta[i : i + size], t @ t
         sums = tuple(map(float.__add__, sums, map(float, parts)))
     return sums if 0 < sums[0] <= 2**53 / 2 else None
 
@@ -201,10 +207,12 @@ def _document_totals(delta: np.ndarray, tokens: np.ndarray, ids: object, where: 
         and ids.max() < ids.size
     )
     if dense:
-        codes, n = ids, int(ids.max()) + 1
+        codes = ids
+        n = int(ids.max()) + 1
     else:
         codes, n = unit_codes(ids, where=where, name="document_ids", length=delta.size)
-    weights, numerators = np.bincount(codes, tokens, n), np.bincount(codes, delta * tokens, n)
+    weights = np.bincount(codes, tokens, n)
+    numerators = np.bincount(codes, delta * tokens, n)
     seen = weights > 0
     return (numerators, weights) if seen.all() else (numerators[seen], weights[seen])
 
@@ -268,7 +276,8 @@ def fit_totals(
             code="gap",
         )
     N, W = totals.columns[numerator], totals.columns[weight]
-    serial, windows = totals.kind == "serial", int(totals.windows.sum())
+    serial = totals.kind == "serial"
+    windows = int(totals.windows.sum())
     if baseline is None:
         fit = (serial_ratio if serial else jackknife_ratio)(round_off(N, W, totals.largest), W)
     else:

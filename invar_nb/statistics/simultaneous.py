@@ -26,37 +26,37 @@ def _scales(nu: float) -> tuple[np.ndarray, np.ndarray]:
 
 def _outside(c: float, loadings: np.ndarray, nu: float, one_sided: bool = False) -> float:
     "P(max |T_k| > c) (@eq-many-integral), or P(max T_k > c)."
-    own = np.sqrt(1 - loadings**2)
-    steepest = float((own / np.maximum(np.abs(loadings), 1e-3)).min())
+    specific = np.sqrt(1 - loadings**2)
+    steepest = float((specific / np.maximum(np.abs(loadings), 1e-3)).min())
     z = np.arange(0, 8.4, min(0.5, steepest))
     weights = np.exp(-z * z / 2)
     weights[0] /= 2  # z and -z are alike
     scales, chances = _scales(nu)
-    a, b = (c * scales)[:, None, None] / own, z[:, None] * loadings / own
+    a, b = (c * scales)[:, None, None] / specific, z[:, None] * loadings / specific
     above, below = ndtr(b - a), ndtr(-a - b)  # at -z they change places
     missed = (above, below) if one_sided else (above + below,)
-    some = np.mean(
-        [-np.expm1(np.log1p(-np.minimum(each, 1 - 1e-16)).sum(axis=2)) for each in missed],
+    outside = np.mean(
+        [-np.expm1(np.log1p(-np.minimum(chance, 1 - 1e-16)).sum(axis=2)) for chance in missed],
         axis=0,
     )
-    return float(chances @ (some @ weights)) / float(weights.sum())
+    return float(chances @ (outside @ weights)) / float(weights.sum())
 
 # %% ../../nbs/statistics/08_simultaneous.ipynb #c004
 def _loadings(R: np.ndarray) -> np.ndarray:  # shape (m,)
     "l with R_jk ~ l_j l_k off the diagonal (@eq-many-factor)."
     values, vectors = np.linalg.eigh(R)
     axis = vectors[:, -1] * math.sqrt(values[-1])
-    found = np.clip(axis, -_STEEPEST, _STEEPEST) if len(R) > 1 else np.zeros(1)
+    loadings = np.clip(axis, -_STEEPEST, _STEEPEST) if len(R) > 1 else np.zeros(1)
     for _ in range(500 if len(R) > 1 else 0):
-        before = found.copy()
+        before = loadings.copy()
         for k, row in enumerate(R):
-            others = found @ found - found[k] ** 2
-            if others > 0:
-                found[k] = (row @ found - found[k]) / others
-            found[k] = min(max(found[k], -_STEEPEST), _STEEPEST)
-        if np.abs(found - before).max() < 1e-12:
+            sum_of_others = loadings @ loadings - loadings[k] ** 2
+            if sum_of_others > 0:
+                loadings[k] = (row @ loadings - loadings[k]) / sum_of_others
+            loadings[k] = min(max(loadings[k], -_STEEPEST), _STEEPEST)
+        if np.abs(loadings - before).max() < 1e-12:
             break
-    return found
+    return loadings
 
 # %% ../../nbs/statistics/08_simultaneous.ipynb #c040
 LARGEST_MISFIT = 0.2  # of a correlation, above which Sidak's bound is taken
@@ -85,18 +85,20 @@ class Family:
 
     def step_down(self, p_values: np.ndarray) -> np.ndarray:
         "Adjusted p-values, in the order of the input (Romano and Wolf 2005)."
-        adjusted, highest = np.array(p_values, float), 0.0
+        adjusted = np.array(p_values, float)
+        highest = 0.0
         for k in np.argsort(adjusted, kind="stable"):
             if self.member[k] < 0:
                 continue
-            left = np.unique(self.member[(p_values >= p_values[k]) & (self.member >= 0)])
-            highest = max(highest, _adjusted(self, float(p_values[k]), left))
+            remaining = np.unique(self.member[(p_values >= p_values[k]) & (self.member >= 0)])
+            highest = max(highest, _adjusted(self, float(p_values[k]), remaining))
             adjusted[k] = highest
         return adjusted
 
     def p_of_best(self, p_values: np.ndarray) -> float:
         "p that none is better, from one-sided p against each other one (@eq-many-best)."
-        p, m = float(np.min(p_values)), max(self.size, 1)
+        p = float(np.min(p_values))
+        m = max(self.size, 1)
         bonferroni = min(m * p, 1.0)
         if self.loadings is None or bonferroni < 1e-9 or p == 1:
             return bonferroni
@@ -115,14 +117,17 @@ def _adjusted(family: Family, p: float, left: np.ndarray) -> float:
 
 def _root(family: Family, level: float, sidak: float) -> float:
     "The level whose quantile c has P(c) = level (@eq-many-quantile)."
-    excess = lambda c: math.log(_outside(c, family.loadings, family.nu) / (1 - level))
+
+    def excess(c: float) -> float:
+        return math.log(_outside(c, family.loadings, family.nu) / (1 - level))
+
     a, b = (-float(stdtrit(family.nu, (1 - x) / 2)) for x in (level, sidak))
-    left, right = excess(a), excess(b)
+    at_a, at_b = excess(a), excess(b)
     for _ in range(30):
-        if abs(right) < 1e-12 or left == right:
+        if abs(at_b) < 1e-12 or at_a == at_b:
             break
-        a, b = b, b - right * (b - a) / (right - left)
-        left, right = right, excess(b)
+        a, b = b, b - at_b * (b - a) / (at_b - at_a)
+        at_a, at_b = at_b, excess(b)
     return min(max(1 - 2 * float(stdtr(family.nu, -b)), level), sidak)
 
 # %% ../../nbs/statistics/08_simultaneous.ipynb #c022
@@ -132,14 +137,16 @@ def fit_family(
 ) -> Family:
     "The one-factor fit of the candidates' correlation, or Sidak where it is off."
     scale = np.sqrt((influence * influence).sum(axis=0))
-    moved, member = np.flatnonzero(scale > 0), np.full(scale.size, -1)
+    moved = np.flatnonzero(scale > 0)
+    member = np.full(scale.size, -1)
     if not moved.size:
         return Family(member=member, loadings=None, misfit=0.0, nu=math.inf)
     unit = influence[:, moved] / scale[moved]
     R = unit.T @ unit
     first = (np.abs(R) > 1 - 1e-9).argmax(axis=0)  # of those that are copies of each other
-    kept, numbers = np.unique(first, return_inverse=True)
-    member[moved], R = numbers, R[np.ix_(kept, kept)]
+    distinct, numbers = np.unique(first, return_inverse=True)
+    member[moved] = numbers
+    R = R[np.ix_(distinct, distinct)]
     loadings = _loadings(R)
     off = np.abs(R - np.outer(loadings, loadings))
     np.fill_diagonal(off, 0)
@@ -150,5 +157,5 @@ def fit_family(
         member=member,
         loadings=loadings if misfit <= LARGEST_MISFIT else None,
         misfit=misfit,
-        nu=float(np.median(nu[moved[kept]])),
+        nu=float(np.median(nu[moved[distinct]])),
     )

@@ -133,9 +133,9 @@ def units_eff_upto(
     sizes = np.unique(codes, return_counts=True)[1]
     t = weights[together]
     before = np.cumsum(t) - t
-    own = np.empty(t.size)  # of the item's unit, before the item
-    own[together] = before - np.repeat(before[np.cumsum(sizes) - sizes], sizes)
-    return np.cumsum(weights) ** 2 / np.cumsum(weights * (2 * own + weights))
+    earlier = np.empty(t.size)  # of the item's unit, before the item
+    earlier[together] = before - np.repeat(before[np.cumsum(sizes) - sizes], sizes)
+    return np.cumsum(weights) ** 2 / np.cumsum(weights * (2 * earlier + weights))
 
 # %% ../../nbs/statistics/00_totals.ipynb #c061
 SINGLE, DOUBLE = (float(np.finfo(kind).eps) for kind in (np.float32, np.float64))
@@ -168,7 +168,8 @@ def round_off(
     dust = 8 * DOUBLE * size
     if np.abs(means).max() <= dust:
         return np.zeros_like(numerators)
-    spread, change = float(np.ptp(means)), float(np.median(means))
+    spread = float(np.ptp(means))
+    change = float(np.median(means))
     if spread <= dust:
         return weights * change
     single_dust = 3 * SINGLE * max(size, abs(change))  # @eq-weighted-rounding
@@ -221,16 +222,20 @@ class UnitTotals:
     def __add__(self, other: "UnitTotals") -> "UnitTotals":
         "Both parts; refused where they are of two plans, or where a window is in both."
         for name in ("kind", "block", "plan", "names"):
-            mine, theirs = getattr(self, name), getattr(other, name)
-            if mine != theirs:
+            ours = getattr(self, name)
+            theirs = getattr(other, name)
+            if ours != theirs:
                 refuse(
                     "UnitTotals",
                     f"the {name} of two parts must match",
-                    f"{mine!r} and {theirs!r}",
+                    f"{ours!r} and {theirs!r}",
                     "Sum both parts by one plan",
                     error=PairingError,
                 )
-        join = lambda name: np.concatenate([getattr(self, name), getattr(other, name)])
+
+        def join(name: str) -> np.ndarray:
+            return np.concatenate([getattr(self, name), getattr(other, name)])
+
         columns = {k: np.concatenate([v, other.columns[k]]) for k, v in self.columns.items()}
         return replace(
             self,
@@ -261,9 +266,10 @@ class UnitTotals:
         return _unpacked(as_file(path, "UnitTotals.read"))
 
 # %% ../../nbs/statistics/00_totals.ipynb #c066
-def _as_columns(columns, units) -> tuple[dict[str, np.ndarray], int]:
+def _as_columns(columns: Mapping, units: object) -> tuple[dict[str, np.ndarray], int]:
     "(columns of one length, that length); refused where units do not fit."
-    where, n = "UnitTotals.of", max(map(len, columns.values()), default=0)
+    where = "UnitTotals.of"
+    n = max(map(len, columns.values()), default=0)
     if n == 0:
         refuse(where, "there must be a window", "none", "Skip that part")
     u = np.zeros(n, int) if units is None else np.asarray(units)
@@ -280,11 +286,18 @@ def _as_columns(columns, units) -> tuple[dict[str, np.ndarray], int]:
     }, n
 
 
-def _by_place(positions, windows, largest, columns) -> dict:
+def _by_place(
+    positions: np.ndarray,
+    windows: np.ndarray,
+    largest: np.ndarray,
+    columns: Mapping[str, np.ndarray],
+) -> dict:
     "Fields of a UnitTotals: rows of one place added up, places in increasing order."
     if (positions[1:] < positions[:-1]).any():
         order = np.argsort(positions, kind="stable")
-        positions, windows, largest = positions[order], windows[order], largest[order]
+        positions = positions[order]
+        windows = windows[order]
+        largest = largest[order]
         columns = {name: values[order] for name, values in columns.items()}
     first = np.flatnonzero(np.r_[True, positions[1:] != positions[:-1]])
     return {
@@ -373,7 +386,8 @@ def _unpacked(path: Path) -> UnitTotals:
         _check_claims(path)
         with np.load(path, allow_pickle=False) as data:
             fields = dict(data)
-        sums, names = fields.pop("sums"), fields.pop("columns").tolist()
+        sums = fields.pop("sums")
+        names = fields.pop("columns").tolist()
         fields |= {name: fields[name].item() for name in ("kind", "block", "plan")}
         totals = UnitTotals(columns=dict(zip(names, sums, strict=True)), **fields)
         units = np.stack([totals.positions, totals.windows, totals.largest, *sums])
