@@ -28,3 +28,8 @@ def __getattr__(name):
 
 def __dir__():
     return sorted([*globals(), *__all__])
+
+
+from .foundations.upward import provide as _provide  # noqa: E402 (what it passes on stands above)
+
+_provide(__getattr__)

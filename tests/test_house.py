@@ -720,8 +720,16 @@ def number_of():
 
 
 def imported(tree, module):
-    "Absolute names of what a module imports, at top or inside functions."
+    "Names that a module imports, at top or inside functions; not for type checkers alone."
+    of_types = {
+        id(inside)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inside in ast.walk(node)
+    }
     for node in ast.walk(tree):
+        if id(node) in of_types:
+            continue
         if isinstance(node, ast.Import):
             yield from ((a.name, node.lineno) for a in node.names)
         elif isinstance(node, ast.ImportFrom):

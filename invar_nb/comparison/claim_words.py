@@ -4,51 +4,56 @@
 
 # %% auto #0
 __all__ = ['margin_text', 'margin_beside', 'span_text', 'point_text', 'interval_text', 'lost_text', 'few_text', 'named_losses',
-           'hidden_text', 'documents_text', 'claim_word', 'headline', 'rationale']
+           'hidden_text', 'why_no_claim', 'documents_text', 'claim_word', 'change_phrase', 'tested_change',
+           'claim_clause', 'headline', 'rationale', 'numbers_text', 'p_text', 'reason_of']
 
 # %% ../../nbs/comparison/04_claim_words.ipynb #6189c582
 import math
 
 from .claim import WITHIN, is_beyond, is_identical, units_for_power
-from .difference import Difference, change_text, shown_unit
+from invar_nb.comparison.difference import (
+    Difference,
+    change_number,
+    change_text,
+    has_long_unit,
+    shown_unit,
+)
 from invar_nb.comparison.few_units import (
     MOST_NAMED,
-    changes_of_units,
     hidden_losses,
     is_decided_by_few,
+    losses_of_units,
     of_member,
     over_what_decides,
     units_that_decide,
 )
-from .units import counted, noun_of
+from .units import FEWEST, counted, noun_of, short_noun
 from ..foundations.interval import confidence_text
 
 # %% ../../nbs/comparison/04_claim_words.ipynb #c003
 def margin_text(margin: float, d: Difference) -> str:
     "2 %, 2 points, or 0.02 in the metric's unit, with per cent where that is known."
+    if d.unit == "relative":
+        of_mean = f" ({margin * abs(d.baseline):.3g})" if d.scale == "linear" else ""
+        return f"{100 * margin:.3g} %{of_mean}"  # of runs: also in the unit of the metric
     scale, unit = shown_unit(d)
     text = f"{scale * margin:.4g}{unit}"
-    if d.unit == "relative":  # of runs: also in the unit of the metric
-        of_mean = f" ({margin * abs(d.baseline):.3g})" if d.scale == "linear" else ""
-        return f"{100 * margin:.3g} %{of_mean}"
     return f"{100 * margin / d.whole:.3g} % ({text})" if d.whole else text
 
 
 def margin_beside(margin: float, d: Difference) -> str:
     "The margin beside a change: in nats where its name, in per cent, would contradict it."
-    rounded = d.scale == "log" and any(
+    if d.scale == "log" and any(
         abs(x) < margin <= abs(math.expm1(x)) for x in (d.delta, *d.interval)
-    )
-    if not rounded:
-        return margin_text(margin, d)
-    return f"{margin:.4g} nats, {100 * math.expm1(margin):.3g} %"
+    ):
+        return f"{margin:.4g} nats, {100 * math.expm1(margin):.3g} %"
+    return margin_text(margin, d)
 
 
 def span_text(low: float, high: float, d: Difference) -> str:
     "`+0.1 % to +0.4 %`, or `-6.4 to -1.1 points`: a longer unit is written once."
-    first, last = change_text(low, d), change_text(high, d)
-    unit = shown_unit(d)[1]
-    return f"{first.removesuffix(unit) if len(unit) > 2 else first} to {last}"
+    first = change_number(low, d) if has_long_unit(d) else change_text(low, d)
+    return f"{first} to {change_text(high, d)}"
 
 
 def point_text(d: Difference) -> str:
@@ -69,75 +74,101 @@ def interval_text(d: Difference) -> str:
 # %% ../../nbs/comparison/04_claim_words.ipynb #few8
 def lost_text(d: Difference, units: list[int]) -> str:
     "`window w3 lost 300 nats per token`: what units alone changed by, with their names."
-    changes, sign = changes_of_units(d), 1 if d.better == "lower" else -1
-    scale, unit = shown_unit(d)
-    if d.scale == "log":
-        scale, unit = 1, " nats per byte" if "byte" in d.title else " nats per token"
+    factor, unit = _loss_unit(d)
+    losses = factor * losses_of_units(d)
     verb = "has" if d.metric.positive else "lost"
-    noun = noun_of(d.units).partition(" ")[0].removesuffix("s")
-    each = []
-    for u in units:
-        name, size = d.name_of(u), sign * scale * changes[u]
-        short = name if len(name) <= 40 else f"{name[:37]}..."
-        if d.members:
-            short += f" of {d.members[of_member(d, u)[0]][0]}"
-        digits = ",.0f" if 1e3 <= size < 1e9 else ".3g"
-        each.append(f"{noun} {short} {verb} {size:{digits}}")
-    return " and ".join(filter(None, (", ".join(each[:-1]), each[-1]))) + unit
+    noun = short_noun(d.units).removesuffix("s")
+    clauses = [
+        f"{noun} {_short_name(d, number)} {verb} {_loss_number(losses[number])}"
+        for number in units
+    ]
+    if len(clauses) == 1:
+        return clauses[0] + unit
+    return f"{', '.join(clauses[:-1])} and {clauses[-1]}{unit}"
+
+
+def _loss_unit(d: Difference) -> tuple[float, str]:
+    "The factor and the unit of a loss; of a perplexity nats, since its ratio may be huge."
+    if d.scale != "log":
+        return shown_unit(d)
+    return 1, " nats per byte" if "byte" in d.title else " nats per token"
+
+
+def _loss_number(loss: float) -> str:
+    return f"{loss:,.0f}" if 1e3 <= loss < 1e9 else f"{loss:.3g}"
+
+
+def _short_name(d: Difference, unit: int) -> str:
+    "The name of a unit, at most 40 characters; of a pool also its text."
+    name = d.name_of(unit)
+    if len(name) > 40:
+        name = f"{name[:37]}..."
+    if not d.members:
+        return name
+    text, _ = of_member(d, unit)
+    return f"{name} of {d.members[text][0]}"
 
 
 def few_text(d: Difference, margin: float) -> str:
     "`one window alone decides: window w3 lost 300 nats per token`."
     d = over_what_decides(d, margin) or d
-    units, within = units_that_decide(d, margin)
-    nouns = noun_of(d.units).partition(" ")[0]
-    verb = "decides" if len(units) == 1 else "decide"
-    who = counted(len(units), nouns).replace("1 ", "one ", len(units) == 1)
-    first = f"{who} alone {verb}" if within else f"a few {nouns} dominate"
+    deciders = units_that_decide(d, margin)
+    first = f"a few {short_noun(d.units)} dominate"
+    if deciders.rest_is_within:
+        first = _who_decides(len(deciders.units), short_noun(d.units))
     if d.name_of is None:
         return first
-    return f"{first}: {named_losses(d, units)}"
+    return f"{first}: {named_losses(d, deciders.units)}"
+
+
+def _who_decides(n: int, nouns: str) -> str:
+    if n == 1:
+        return f"one {nouns.removesuffix('s')} alone decides"
+    return f"{counted(n, nouns)} alone decide"
 
 
 def named_losses(d: Difference, units: list[int]) -> str:
     "What the worst units lost, with their names, and how many more there are."
-    shown, unnamed = units[:MOST_NAMED], len(units) - MOST_NAMED
-    text = lost_text(d, shown)
-    return f"{text}, and {unnamed} more" if unnamed > 0 else text
+    text = lost_text(d, units[:MOST_NAMED])
+    n_unnamed = len(units) - MOST_NAMED
+    return f"{text}, and {n_unnamed} more" if n_unnamed > 0 else text
 
 
 def hidden_text(d: Difference, margin: float) -> str:
-    "That units which the mean hides lost far more than the rest moved; '' where none did."
-    units, n_calm = hidden_losses(d, margin)
-    if not units or d.name_of is None:
+    "Which units the mean hides that lost far more than the rest moved; '' where none did."
+    hidden = hidden_losses(d, margin)
+    if not hidden.units or d.name_of is None:
         return ""
-    nouns = noun_of(d.units).partition(" ")[0]
-    first = "Look at this" if len(units) == 1 else "Look at these"
+    first = "Look at this" if len(hidden.units) == 1 else "Look at these"
     return (
-        f"{first}: {named_losses(d, units)}; {n_calm:,} of {counted(d.n_units, nouns)} "
-        "moved by less than a tenth of that."
+        f"{first}: {named_losses(d, hidden.units)}; {hidden.n_calm:,} of "
+        f"{counted(d.n_units, short_noun(d.units))} moved by less than a tenth of that."
     )
 
 # %% ../../nbs/comparison/04_claim_words.ipynb #c019
-def _no_claim(d, margin):
-    "Why nothing is claimed."
+def why_no_claim(d: Difference, margin: float) -> str:
+    "Why nothing is claimed of a difference whose interval cannot bear a claim."
     if not d.judged:
         return "no claim rests on this metric"
     if d.unmoved:
         return "no example changed, which does not bound how many others would"
     if d.units == "seeds":
         return "one seed has no spread"
-    noun = noun_of(d.units).partition(" ")[0]
-    if d.units_eff < 10:
-        few = counted(f"{d.units_eff:.2g}", f"effective {noun}")
-        ruined = f"{few_text(d, margin)}; " if is_decided_by_few(d, margin) else ""
-        return f"{ruined}only {few}; a claim needs 10, so add {noun}"
-    if is_decided_by_few(d, margin):
+    is_by_few = is_decided_by_few(d, margin)
+    if d.units_eff < FEWEST:
+        return f"{few_text(d, margin)}; {_too_few(d)}" if is_by_few else _too_few(d)
+    if is_by_few:
         return few_text(d, margin)
     if d.fallback is None and d.nu < 4:
-        return f"a few {noun} dominate the spread, so no claim is made"
+        return f"a few {short_noun(d.units)} dominate the spread, so no claim is made"
     cure = "add documents" if d.documents > 1 else "compare over its documents"
     return f"the text has topics longer than its interval can see, so no claim is made; {cure}"
+
+
+def _too_few(d: Difference) -> str:
+    nouns = short_noun(d.units)
+    n = counted(f"{d.units_eff:.2g}", f"effective {nouns}")
+    return f"only {n}; a claim needs {FEWEST}, so add {nouns}"
 
 
 def documents_text(d: Difference) -> str:
@@ -160,107 +191,163 @@ def claim_word(
     return claim or "described"
 
 # %% ../../nbs/comparison/04_claim_words.ipynb #c019h
+def change_phrase(d: Difference) -> str:
+    "`perplexity +0.4 % (95 % CI +0.1 % to +0.7 %)`, and on which few documents."
+    phrase = f"{d.title} {change_text(d.delta, d)} ({interval_text(d)})"
+    documents = documents_text(d)
+    return f"{phrase} {documents}" if documents else phrase
+
+
+def tested_change(d: Difference) -> str:
+    "A change that was shown, and by which test where its interval is not that of the test."
+    phrase = change_phrase(d)
+    return f"{phrase}, by its test of no change" if d.metric.by_test else phrase
+
+
+def claim_clause(
+    d: Difference,
+    claim: str | None,
+    margin: float,
+    beyond: bool | None = None,  # in a family; None: by the interval
+    not_worse: bool = False,
+    of: str = "",  # whose it is, where there are several
+) -> str:
+    "The claim of a difference with its interval: a sentence without its full stop."
+    whose = f" ({of})" if of else ""
+    if is_identical(d):
+        return f"Identical{whose}: {d.title} is the same on every item"
+    word = claim_word(d, claim, not_worse)
+    size = margin_beside(margin, d)
+    if word == "small enough":
+        return f"Small enough{whose}: {change_phrase(d)}, below the margin of {size}"
+    if word == "not worse":
+        return f"Not worse{whose}: {change_phrase(d)}; a loss of {size} or more is ruled out"
+    if claim == "equivalent" or claim in WITHIN:
+        within = WITHIN.get(claim, word).capitalize()
+        return f"{within} within {size}{whose}: {change_phrase(d)}"
+    if claim == "inconclusive":
+        return f"Inconclusive{whose}: {_open_question(d, margin, size)}"
+    is_far = is_beyond(d, margin) if beyond is None else beyond
+    return f"{word.capitalize()}{whose}: {_shown_change(d, claim, margin, size, is_far)}"
+
+
+def _shown_change(
+    d: Difference, claim: str | None, margin: float, size: str, is_far: bool
+) -> str:
+    "A change that was shown, and where it lies beside the margin."
+    if d.metric.by_test or not margin > 0:
+        return tested_change(d)
+    if is_far:
+        return f"{change_phrase(d)}, beyond the margin of {size}"
+    if claim == "regressed":
+        return f"{change_phrase(d)}, perhaps by less than {size}"
+    return change_phrase(d)
+
+
+def _open_question(d: Difference, margin: float, size: str) -> str:
+    "A change of which nothing is claimed, and why, or how much more evidence it takes."
+    change = change_phrase(d)
+    is_by_few = is_decided_by_few(d, margin)
+    if is_by_few:
+        change += f", beyond the margin of {size}"
+    if not d.enough:
+        return f"{change}; {why_no_claim(d, margin)}"
+    if is_by_few:
+        return f"{change}; {few_text(d, margin)}"
+    units = units_for_power(d, margin)
+    if not units:
+        return change
+    goal = "show a change of this size"
+    if abs(d.delta) < margin:
+        goal = f"show that it is within {size}"
+    return f"{change}; about {units:,} {short_noun(d.units)} would {goal} with 80 % power"
+
+
 def headline(
     d: Difference,
-    claim: str,
+    claim: str | None,
     margin: float,
     beyond: bool | None = None,  # in a family; None: by the interval
     not_worse: bool = False,
     of: str = "",  # whose it is, where there are several
 ) -> str:
     "The claim of a difference in one sentence, with its interval."
-    beyond = is_beyond(d, margin) if beyond is None else beyond
-    change = f"{d.title} {change_text(d.delta, d)} ({interval_text(d)})"
-    change = " ".join(filter(None, (change, documents_text(d))))
-    size, word = margin_beside(margin, d), claim_word(d, claim, not_worse)
-    of = of and f" ({of})"
-    said = word.capitalize()
-    if is_identical(d):
-        return f"Identical{of}: {d.title} is the same on every item."
-    if word == "small enough":
-        return f"{said}{of}: {change}, below the margin of {size}."
-    if word == "not worse":
-        return f"{said}{of}: {change}; a loss of {size} or more is ruled out."
-    if claim == "equivalent":
-        return f"{said} within {size}{of}: {change}."
-    if claim in WITHIN:
-        return f"{WITHIN[claim].capitalize()} within {size}{of}: {change}."
-    if claim != "inconclusive":
-        far = f", beyond the margin of {size}" if beyond and margin > 0 else ""
-        if claim == "regressed" and margin > 0 and not far:
-            far = f", perhaps by less than {size}"
-        if d.metric.by_test:
-            far = ", by its test of no change"
-        return f"{said}{of}: {change}{far}."
-    if is_decided_by_few(d, margin):
-        change += f", beyond the margin of {size}"
-    if not d.enough:
-        return f"Inconclusive{of}: {change}; {_no_claim(d, margin)}."
-    if is_decided_by_few(d, margin):
-        return f"Inconclusive{of}: {change}; {few_text(d, margin)}."
-    units, noun = units_for_power(d, margin), noun_of(d.units).partition(" ")[0]
-    what = (
-        f"show that it is within {size}"
-        if abs(d.delta) < margin
-        else "show a change of this size"
-    )
-    more = f"; about {units:,} {noun} would {what} with 80 % power" if units else ""
-    return f"Inconclusive{of}: {change}{more}."
+    return f"{claim_clause(d, claim, margin, beyond, not_worse, of)}."
 
 # %% ../../nbs/comparison/04_claim_words.ipynb #c035
 def rationale(
     d: Difference,
-    claim: str,
+    claim: str | None,
     margin: float,
     alone: str | None = None,  # what its interval suggests, where its family forbids that
     p_alone: float | None = None,  # adjusted p of what it suggests
 ) -> str:
     "The numbers and the reason of a claim in one sentence."
-    p = (
-        "no p-value"
-        if d.p_value is None
-        else f"p = {d.p_value:.2g}"
-        if d.p_value >= 1e-4
-        else "p < 0.0001"
-    )
-    items = counted(d.n_units, noun_of(d.units))
+    numbers = numbers_text(d)
+    reason = reason_of(d, claim, margin, alone, p_alone)
+    return f"{numbers[0].upper()}{numbers[1:]}: {reason}."
+
+
+def numbers_text(d: Difference) -> str:
+    "Both values, the change with its interval and p-value, and over how many units."
+    units = counted(d.n_units, noun_of(d.units))
     if d.documents > 1:
-        items += f" of these {d.documents} documents"
-    moved = f"went from {d.baseline:.5g} to" if d.baseline is not None else "is"
-    first = (
+        units += f" of these {d.documents} documents"
+    moved = "is" if d.baseline is None else f"went from {d.baseline:.5g} to"
+    return (
         f"{d.title} {moved} {d.candidate:.5g}, "
-        f"{change_text(d.delta, d)} ({interval_text(d)}, {p}, {items})"
+        f"{change_text(d.delta, d)} ({interval_text(d)}, {p_text(d.p_value)}, {units})"
     )
-    size = margin_beside(margin, d)
-    why = {
-        "equivalent": f"the whole interval lies within the margin of {size}",
-        "inconclusive": f"the interval neither excludes 0 nor lies within {size}"
-        if margin > 0
-        else "the interval contains 0",
-    }.get(claim, "the interval excludes 0")
-    if d.metric.positive and claim == "inconclusive":
-        why = f"the interval contains the margin of {size}"
-    if claim == "inconclusive" and d.enough and is_decided_by_few(d, margin):
-        why += f", and {few_text(d, margin)}"
-    if d.metric.by_test:
-        why = (
-            "its test of no change shows none"
-            if claim == "inconclusive"
-            else "its test of no change shows one"
-        )
+
+
+def p_text(p_value: float | None) -> str:
+    "`p = 0.012`, `p < 0.0001` or `no p-value`."
+    if p_value is None:
+        return "no p-value"
+    return f"p = {p_value:.2g}" if p_value >= 1e-4 else "p < 0.0001"
+
+
+def reason_of(
+    d: Difference,
+    claim: str | None,
+    margin: float,
+    alone: str | None,  # as for `rationale`
+    p_alone: float | None,
+) -> str:
+    "Why this is claimed, or nothing."
     if is_identical(d):
-        why = "it is the same on every item"
-    elif not d.enough:
-        why = _no_claim(d, margin)
-    elif d.interval.is_point:
-        why = "all changed by the same amount, so no spread was seen"
-    elif alone:
-        why = (
+        return "it is the same on every item"
+    if not d.enough:
+        return why_no_claim(d, margin)
+    if d.interval.is_point:
+        return "all changed by the same amount, so no spread was seen"
+    if alone:
+        return (
             f"the interval alone would say {alone}, but adjusted for all rows "
             f"judged together p = {p_alone:.2g}"
         )
-    elif claim in ("improved", "regressed") and margin > 0:
-        why += (
-            " and lies beyond" if is_beyond(d, margin) else "; it reaches into"
-        ) + f" the margin of {size}"
-    return f"{first[0].upper()}{first[1:]}: {why}."
+    reason = _what_it_shows(d, claim, margin)
+    if claim in ("improved", "regressed") and margin > 0:
+        where = " and lies beyond" if is_beyond(d, margin) else "; it reaches into"
+        reason += f"{where} the margin of {margin_beside(margin, d)}"
+    return reason
+
+
+def _what_it_shows(d: Difference, claim: str | None, margin: float) -> str:
+    "What the interval, or the test of no change, says about 0 and the margin."
+    if d.metric.by_test:
+        answer = "none" if claim == "inconclusive" else "one"
+        return f"its test of no change shows {answer}"
+    size = margin_beside(margin, d)
+    if claim == "equivalent":
+        return f"the whole interval lies within the margin of {size}"
+    if claim != "inconclusive":
+        return "the interval excludes 0"
+    reason = "the interval contains 0"
+    if d.metric.positive:
+        reason = f"the interval contains the margin of {size}"
+    elif margin > 0:
+        reason = f"the interval neither excludes 0 nor lies within {size}"
+    if is_decided_by_few(d, margin):
+        reason += f", and {few_text(d, margin)}"
+    return reason

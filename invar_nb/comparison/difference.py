@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['METHODS', 'FACTOR', 'Settings', 'paired_totals', 'by_unit', 'fit_totals', 'fit_left_out', 'effective_rows',
-           'shown_unit', 'change_format', 'change_number', 'change_text', 'change_axis', 'difference_line',
-           'difference_forest', 'turned', 'Difference', 'conclude', 'positive_interval', 'pair_totals',
-           'unit_influence', 'unit_name', 'measure']
+           'shown_unit', 'has_long_unit', 'change_format', 'change_number', 'change_text', 'change_axis',
+           'difference_line', 'difference_forest', 'turned', 'Difference', 'conclude', 'positive_interval',
+           'pair_totals', 'unit_influence', 'unit_name', 'measure']
 
 # %% ../../nbs/comparison/01_difference.ipynb #c017
 import math
@@ -197,13 +197,20 @@ def _bootstrap(metric, a, b, units, settings):
     return lambda level: run(level)[0], run(settings.level)[1]
 
 # %% ../../nbs/comparison/01_difference.ipynb #chg2
-def shown_unit(d) -> tuple[float, str]:
+def shown_unit(
+    d: object,  # a Difference, or what has its scale and unit
+) -> tuple[float, str]:
     "The factor and the unit in which a change is shown."
-    if d.scale == "log":
+    if d.scale == "log" or d.unit == "relative":
         return 100, " %"
-    if d.unit == "relative":
-        return 100, " %"
-    return (100, " points") if d.unit == "share" else (1, f" {d.unit}".rstrip())
+    if d.unit == "share":
+        return 100, " points"
+    return 1, f" {d.unit}".rstrip()
+
+
+def has_long_unit(d: object) -> bool:
+    "Whether the unit of a change is a word, which is written once in a span."
+    return len(shown_unit(d)[1]) > 2
 
 
 FACTOR = math.log(1e4)  # a change beyond it would have more than six digits in per cent
@@ -250,11 +257,15 @@ def change_text(value: float, d: object, *, sign: bool = True) -> str:
     return number + shown_unit(d)[1]
 
 
-def change_axis(d) -> tuple[Callable[[float], float], str]:  # a Difference, or alike
+def change_axis(
+    d: object,  # a Difference, or what has its scale, unit and title
+) -> tuple[Callable[[float], float], str]:
     "The map from a change to what its axis shows, and the label of that axis."
     scale, unit = shown_unit(d)
     unit = unit.strip().replace("points", "percentage points")
-    label = f"change of {d.title}" + f" [{unit}]" * bool(unit)
+    label = f"change of {d.title}"
+    if unit:
+        label += f" [{unit}]"
     if d.scale == "log":
         return lambda x: scale * math.expm1(min(x, 700)), label
     return lambda x: float(scale * x), label
@@ -264,10 +275,10 @@ def difference_line(
     d: object,  # a Difference, or alike
 ) -> str:
     "What changed by how much, with its interval and what that rests on."
-    ends, unit = [change_text(x, d) for x in d.interval], shown_unit(d)[1]
-    if len(unit) > 2:
-        ends = [end.removesuffix(unit) for end in ends]  # written once
-    span = ", no interval" if d.n_units < 2 or d.interval.is_point else f" [{', '.join(ends)}]"
+    end_text = change_number if has_long_unit(d) else change_text
+    ends = [end_text(end, d) for end in d.interval]
+    has_interval = d.n_units >= 2 and not d.interval.is_point
+    span = f" [{', '.join(ends)}]" if has_interval else ", no interval"
     return f"{d.title} {change_text(d.delta, d)}{span}, {counted(d.n_units, noun_of(d.units))}"
 
 
@@ -277,14 +288,13 @@ def difference_forest(
     claim: str | None = None,
     margin: float = 0.0,  # in the metric's unit; 0: none
 ) -> Forest | None:
-    "The same as a picture, with a margin; None where one unit has no interval."
+    "A change with its interval and its margin as a picture; None where one unit has none."
     if d.interval.of_one_unit:
         return None
     shown, axis = change_axis(d)
-    bar = label or d.title, *map(shown, (d.delta, *d.interval)), claim
-    return Forest(
-        bars=[bar], axis=axis, margin=(shown(-margin), shown(margin)) if margin else None
-    )
+    bar = (label or d.title, *map(shown, (d.delta, *d.interval)), claim)
+    band = (shown(-margin), shown(margin)) if margin else None
+    return Forest(bars=[bar], axis=axis, margin=band)
 
 # %% ../../nbs/comparison/01_difference.ipynb #c010
 def turned(

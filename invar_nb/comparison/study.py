@@ -11,10 +11,10 @@ __all__ = ['OF_LOOKS', 'ELSEWHERE', 'Table', 'Study', 'read_where_needed', 'meas
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-import invar_nb
 from ..arms.arm import Scores, listed
 from ..arms.pair import Pair, holds_runs
 from ..arms.window_losses import StreamedLosses
@@ -39,8 +39,13 @@ from invar_nb.foundations.refuse import (
     suggest,
     usual_rounding,
 )
+from ..foundations.upward import upper
 from ..metrics.means import usual_direction
 from ..metrics.metric import Metric
+
+# %% ../../nbs/comparison/17_study.ipynb #f32bc8c5
+if TYPE_CHECKING:
+    from invar_nb.report.report import Report
 
 # %% ../../nbs/comparison/17_study.ipynb #c023b
 class Table(Shown):
@@ -110,9 +115,9 @@ class Table(Shown):
     def __len__(self) -> int:
         return len(self.rows)
 
-    def report(self, **options) -> "invar_nb.Report":
+    def report(self, **options) -> "Report":
         "The report of this study; options as for `invar_nb.report_of`."
-        return invar_nb.report_of(self, **options)
+        return upper("report_of")(self, **options)
 
     def summary(self) -> str:
         "The answer: a sentence, a table, what it rests on."
@@ -132,7 +137,7 @@ class Table(Shown):
         return self.report()._records()
 
     def _repr_html_(self) -> str:
-        return invar_nb.result_html(self.report(), hint=self.hint)
+        return upper("result_html")(self.report(), hint=self.hint)
 
 # %% ../../nbs/comparison/17_study.ipynb #c024
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -350,7 +355,7 @@ def rules_of(options: Mapping) -> Rules:
 def as_arm(arm: object, where: str) -> object:
     "An arm as it is, or the arm of a list of runs; UsageError names what makes one."
     if isinstance(arm, (list, tuple)) and holds_runs(arm):
-        return invar_nb.RunsArm(runs=arm)
+        return upper("RunsArm")(runs=arm)
     if hasattr(arm, "kind"):
         if arm.kind == "losses" and "shard" in arm.provenance:
             refuse(
@@ -502,7 +507,7 @@ def compare_files(
                 zip(
                     (BASELINE, "candidate"),
                     (
-                        invar_nb.read_plain(path, score=score, better=direction)
+                        upper("read_plain")(path, score=score, better=direction)
                         for path in paths
                     ),
                     strict=True,
@@ -513,7 +518,7 @@ def compare_files(
     of_rules = {f.name for f in fields(Rules)}
     judged = {name: value for name, value in options.items() if name in of_rules}
     other = {name: value for name, value in options.items() if name not in of_rules}
-    return invar_nb.compare_models(*paths, rules=Rules(**judged), **other)
+    return upper("compare_models")(*paths, rules=Rules(**judged), **other)
 
 # %% ../../nbs/comparison/17_study.ipynb #c034
 def is_array(values: object) -> bool:

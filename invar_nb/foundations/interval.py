@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 # %% ../../nbs/foundations/01_interval.ipynb #c003
-import invar_nb
 from .refuse import UsageError, as_fraction, is_number, refuse
+from .upward import upper
 
 # %% ../../nbs/foundations/01_interval.ipynb #c027
 @dataclass(frozen=True, kw_only=True)
@@ -223,7 +223,7 @@ class Shown(Framed):
         return "\n\n".join(filter(None, (self.summary(), self.hint)))
 
     def _repr_html_(self) -> str:
-        return invar_nb.result_html(self)
+        return upper("result_html")(self)
 
     def plot(
         self,

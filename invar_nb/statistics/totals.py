@@ -20,7 +20,8 @@ from tokenize import TokenError
 import numpy as np
 
 # %% ../../nbs/statistics/00_totals.ipynb #c024
-import invar_nb
+from typing import TYPE_CHECKING
+
 from invar_nb.foundations.refuse import (
     PairingError,
     as_count,
@@ -31,6 +32,11 @@ from invar_nb.foundations.refuse import (
     refuse_misaligned,
 )
 from ..foundations.store import as_file, write_bytes
+from ..foundations.upward import upper
+
+# %% ../../nbs/statistics/00_totals.ipynb #5be930cc
+if TYPE_CHECKING:
+    from invar_nb.comparison.difference import Difference
 
 # %% ../../nbs/statistics/00_totals.ipynb #c048
 def as_pairs(
@@ -245,9 +251,9 @@ class UnitTotals:
 
     def difference(
         self, metric: str | None = None, level: float = 0.95, *, windows: int | None = None
-    ) -> "invar_nb.Difference":
+    ) -> "Difference":
         "The `Difference` of the metric that `sum_pair` summed; `windows`: how many in all."
-        return invar_nb.totals_difference(self, metric, level, windows=windows)
+        return upper("totals_difference")(self, metric, level, windows=windows)
 
     @property
     def names(self) -> list[str]:
