@@ -105,9 +105,9 @@ def rate_if_few(rows: int, units: float) -> float:
     "Largest share of studies with a wrong claim where few of the effective units change."
     tabulated = max((n for n in RATES if n <= units), default=min(RATES))
     rates = dict(zip(ROWS, RATES[tabulated], strict=True))
-    most = ROWS[-1]
-    if rows > most:
-        return 1 - (1 - rates[most]) ** (rows / most)
+    largest = ROWS[-1]
+    if rows > largest:
+        return 1 - (1 - rates[largest]) ** (rows / largest)
     return rates[min(m for m in ROWS if m >= rows)]
 
 
@@ -156,7 +156,7 @@ class PartFamily:
 
     def step_down(self, p: dict[int, float]) -> np.ndarray:  # of each of its rows
         "Adjusted p-values within the part; 1 of a row without this question: never shown."
-        column = np.array([p.get(place, np.nan) for place in self.places])
+        column = np.array([p.get(i, np.nan) for i in self.places])
         is_asked = ~np.isnan(column)
         family = replace(self.family, member=self.family.member[is_asked])
         column[is_asked] = family.step_down(column[is_asked])
@@ -179,7 +179,7 @@ def _adjust_over_parts(parts: list[PartFamily], p: dict[int, float]) -> dict[int
     columns = pass_on([part.step_down(p) for part in parts])
     for part, column in zip(parts, columns, strict=True):
         adjusted |= dict(zip(part.places, column.tolist(), strict=True))
-    return {place: adjusted[place] for place in p}
+    return {i: adjusted[i] for i in p}
 
 # %% ../../nbs/comparison/07_family.ipynb #c024
 Judge = Callable[[Sequence[Row]], list[Row]]
@@ -223,11 +223,11 @@ def judge_rows(rows: Sequence[Row], deciding: Iterable[str] = ()) -> list[Row]:
     "Every row with its claim, by family, in the order given; levels and controls as they are."
     leads = find_leading(rows, deciding)
     leading_keys = {row.key for row in leads}
-    rest = [
+    not_leading = [
         row for row in rows if row.role in ("lead", "rest") and row.key not in leading_keys
     ]
     judge = choose_judge(leads)
-    judged = {row.key: row for row in (*judge(leads), *judge_by_holm(rest))}
+    judged = {row.key: row for row in (*judge(leads), *judge_by_holm(not_leading))}
     return [judged.get(row.key, row) for row in rows]
 
 # %% ../../nbs/comparison/07_family.ipynb #lkr2

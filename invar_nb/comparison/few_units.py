@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .difference import Difference, shown_unit
+from .difference import Difference, loss_of, shown_unit
 from .units import FEWEST, short_noun
 from ..statistics.jackknife import Jackknife, jackknife_ratio
 
@@ -170,8 +170,7 @@ def most_ruined(n: int) -> int:
 
 def losses_of_units(d: Difference) -> np.ndarray:  # shape (n_units,)
     "What each unit changed by, positive where it is worse."
-    changes = changes_of_units(d)
-    return changes if d.better == "lower" else -changes
+    return loss_of(changes_of_units(d), d.better)
 
 
 def ruined_units(d: Difference, margin: float) -> list[int]:
@@ -185,10 +184,10 @@ def ruined_units(d: Difference, margin: float) -> list[int]:
     losses = losses_of_units(d)
     order = np.argsort(-losses, kind="stable")
     ranked = losses[order]
-    most = most_ruined(ranked.size)
+    n_ruined = most_ruined(ranked.size)
     # without the first k, the farthest of the others: the next one, or the largest gain
-    others = np.maximum(np.abs(ranked[1 : most + 1]), abs(ranked[-1]))
-    is_far = ranked[:most] > RUINED * np.maximum(margin, others)
+    farthest = np.maximum(np.abs(ranked[1 : n_ruined + 1]), abs(ranked[-1]))
+    is_far = ranked[:n_ruined] > RUINED * np.maximum(margin, farthest)
     for k in np.flatnonzero(is_far) + 1:
         units = order[:k].tolist()
         if loss_without(d, units) <= margin:
@@ -203,8 +202,7 @@ def can_name_units(d: Difference) -> bool:
 
 def loss_without(d: Difference, units: list[int]) -> float:
     "The change without these units, positive where the rest is worse."
-    change = change_without(d, units)
-    return change if d.better == "lower" else -change
+    return loss_of(change_without(d, units), d.better)
 
 
 def over_what_decides(d: Difference, margin: float) -> Difference | None:
@@ -251,8 +249,9 @@ def units_that_decide(
     if ruined:
         return Deciders(ruined, True)
     moves, _ = d.influence()
-    losses = moves if d.better == "lower" else -moves
-    worst = np.argsort(-losses, kind="stable")[: min(MOST_NAMED, moves.size - 1)].tolist()
+    worst = np.argsort(-loss_of(moves, d.better), kind="stable")[
+        : min(MOST_NAMED, moves.size - 1)
+    ].tolist()
     for n in range(1, len(worst) + 1):
         if loss_without(d, worst[:n]) <= margin:
             return Deciders(worst[:n], True)
@@ -274,8 +273,8 @@ def hidden_losses(d: Difference, margin: float) -> HiddenLosses:
     sizes = np.abs(losses)
     order = np.argsort(-sizes, kind="stable")
     ranked = sizes[order]
-    most = most_ruined(ranked.size)
-    is_far = ranked[:most] > RUINED * np.maximum(margin, ranked[1 : most + 1])
+    n_ruined = most_ruined(ranked.size)
+    is_far = ranked[:n_ruined] > RUINED * np.maximum(margin, ranked[1 : n_ruined + 1])
     if not is_far.any():
         return HiddenLosses([], 0)
     n_far = int(np.flatnonzero(is_far)[-1]) + 1

@@ -4,14 +4,15 @@
 
 # %% auto #0
 __all__ = ['TARGETS', 'LOOKS', 'FIRST', 'LooksDesign', 'LooksOrder', 'look_counts', 'effective_documents', 'usual_design',
-           'order_units', 'Look', 'Looks', 'stop_sentences', 'look_bounds', 'Looked', 'look_at', 'shared_level',
-           'all_decided']
+           'LooksRecord', 'read_record', 'check_documents', 'order_units', 'Look', 'Looks', 'stop_sentences',
+           'LookedOnce', 'look_once', 'look_bounds', 'Looked', 'look_at', 'check_looks', 'shared_level', 'all_decided']
 
 # %% ../../nbs/comparison/09_looks.ipynb #c011
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from .units import FEWEST, Units, choose_units, counted
 from ..foundations.refuse import UsageError, as_choice, as_count, refuse
 from ..foundations.store import digest
 from ..metrics.metric import METRICS
+from ..statistics.jackknife import Jackknife
 from invar_nb.statistics.sequential import (
     SPENDING,
     boundaries,
@@ -47,12 +49,13 @@ class LooksDesign:
     spending: str | None = None  # one of SPENDING; None: rho2, and pocock for this text
     seed: int = 0  # of the order
 
-    def __post_init__(self):
-        where, usual = "LooksDesign", "pocock" if self.target == "text" else "rho2"
+    def __post_init__(self) -> None:
+        where = "LooksDesign"
         if self.spending is None:
-            object.__setattr__(self, "spending", usual)
-        for name, options in (("target", TARGETS), ("spending", SPENDING)):
-            as_choice(getattr(self, name), options, where=where, name=name, error=UsageError)
+            by_target = "pocock" if self.target == "text" else "rho2"
+            object.__setattr__(self, "spending", by_target)
+        as_choice(self.target, TARGETS, where=where, name="target", error=UsageError)
+        as_choice(self.spending, SPENDING, where=where, name="spending", error=UsageError)
         as_count(self.seed, where=where, name="seed", minimum=0, error=UsageError)
         as_count(self.looks, where=where, name="looks", minimum=2, error=UsageError)
         if self.looks > 20:
@@ -86,18 +89,19 @@ def look_counts(
     first: int | None = None,  # effective units of the first look; None: FIRST
 ) -> tuple[int, ...]:
     "At how many windows it is looked: evenly in the logarithm, at last at all of them."
-    effective = units_eff_upto(weights, np.arange(weights.size) if codes is None else codes)
-    if first is None:
-        first = FIRST
-    if effective.max() < first:
+    unit_of = np.arange(weights.size) if codes is None else codes
+    effective = units_eff_upto(weights, unit_of)
+    needed = FIRST if first is None else first
+    if effective.max() < needed:
         return (total,)
-    least = max(math.ceil(total / 10), int((effective >= first).argmax()) + 1)
+    first_look = max(math.ceil(total / 10), int((effective >= needed).argmax()) + 1)
     steps = (np.arange(looks) / (looks - 1)).tolist()
-    return tuple(sorted({total, *(round(least * (total / least) ** step) for step in steps)}))
+    counts = {round(first_look * (total / first_look) ** step) for step in steps}
+    return tuple(sorted(counts | {total}))
 
 
 def effective_documents(
-    arm,  # WindowLosses or a plan of windows
+    arm: object,  # WindowLosses or a plan of windows
 ) -> float:
     "Documents of equal weight that say as much as those of an arm; 0 where none are known."
     if not arm.document_ids:
@@ -110,15 +114,24 @@ def usual_design(
     plans: Collection,  # of windows, one of each text
 ) -> LooksDesign:
     "Looks at other documents like these where each text has enough, else at the text."
-    enough = all(effective_documents(plan) >= FEWEST for plan in plans)
-    return LooksDesign(target="texts-like-this" if enough else "text")
+    has_enough = all(effective_documents(plan) >= FEWEST for plan in plans)
+    return LooksDesign(target="texts-like-this" if has_enough else "text")
 
 
-def order_units(
-    arm,  # WindowLosses or a plan of windows: of the whole text, or of its first units
-    record=None,  # design, windows, tokens; None: provenance["looks"] of the arm
-) -> LooksOrder:
-    "The order of the windows and the looks; too few documents are refused."
+@dataclass(frozen=True, kw_only=True)
+class LooksRecord:
+    "What an arm says of its looks."
+
+    design: LooksDesign
+    windows: int  # of the whole text
+    tokens: int  # of the whole text
+
+
+def read_record(
+    arm: object,  # WindowLosses or a plan of windows: of the whole text, or of its first units
+    record: Mapping | None = None,  # design, windows, tokens; None: that of the arm
+) -> LooksRecord:
+    "The record of the looks, which must have what it says; raises ContractError."
     record = arm.provenance.get("looks") if record is None else record
     if record is None:
         refuse(
@@ -128,14 +141,9 @@ def order_units(
             "Score them with --until-decided",
             error=UsageError,
         )
-    agreed = [f.name for f in fields(LooksDesign)]
-    known = isinstance(record, Mapping) and record.keys() >= {*agreed, "windows", "tokens"}
-    counts = [record[name] for name in ("windows", "tokens")] if known else []
-    least = (len(arm.window_ids), int(arm.tokens.sum()))
-    if not known or not all(
-        type(count) is int and n <= count < 2**53
-        for count, n in zip(counts, least, strict=True)
-    ):
+    of_arm = {"windows": len(arm.window_ids), "tokens": int(arm.tokens.sum())}
+    names = [field.name for field in fields(LooksDesign)]
+    if not _has_fields(record, {*names, *of_arm}) or not _counts_at_least(record, of_arm):
         refuse(
             "looks",
             "the record of the looks must have its design and the windows and "
@@ -143,15 +151,25 @@ def order_units(
             repr(record),
             "It was edited or cut off: score the models again",
         )
-    design = LooksDesign(**{name: record[name] for name in agreed})
-    units, total = "windows" if design.target == "text" else "documents", counts[0]
-    names, n = list(arm.window_ids), len(arm.window_ids)
-    order = sorted(range(n), key=lambda i: digest(f"{design.seed}|{names[i]}"))
-    place, weights, unit_of = np.argsort(order), arm.tokens[order], np.arange(n)
-    if units == "documents" and arm.document_ids:
-        unit_of = unit_codes(arm.document_ids)[0][order]
+    design = LooksDesign(**{name: record[name] for name in names})
+    return LooksRecord(design=design, windows=record["windows"], tokens=record["tokens"])
+
+
+def _has_fields(record: object, names: set[str]) -> bool:
+    return isinstance(record, Mapping) and record.keys() >= names
+
+
+def _counts_at_least(record: Mapping, least: Mapping[str, int]) -> bool:
+    "Whether counts of the whole text are numbers, no smaller than those of the arm."
+    return all(
+        type(record[name]) is int and n <= record[name] < 2**53 for name, n in least.items()
+    )
+
+
+def check_documents(arm: object) -> None:
+    "Looks at texts like this need documents; raises UsageError."
     effective = effective_documents(arm)
-    if units == "documents" and effective < FEWEST:
+    if effective < FEWEST:
         refuse(
             "looks",
             f"texts like this need {FEWEST} effective documents",
@@ -159,13 +177,29 @@ def order_units(
             "Add documents, or say target='text'",
             error=UsageError,
         )
+
+
+def order_units(
+    arm: object,  # WindowLosses or a plan of windows: of the whole text, or of its first units
+    record: Mapping | None = None,  # design, windows, tokens; None: that of the arm
+) -> LooksOrder:
+    "The order of the windows and the looks; too few documents are refused."
+    whole_text = read_record(arm, record)
+    design = whole_text.design
+    names = list(arm.window_ids)
+    order = sorted(range(len(names)), key=lambda i: digest(f"{design.seed}|{names[i]}"))
+    unit_of = np.arange(len(names))
+    units = "windows" if design.target == "text" else "documents"
+    if units == "documents":
+        check_documents(arm)
+        unit_of = unit_codes(arm.document_ids)[0][order]
     return LooksOrder(
         design=design,
         units=units,
-        place=place,
-        total=total,
-        at=look_counts(weights, total, design.looks, unit_of),
-        tokens=counts[1],
+        place=np.argsort(order),
+        total=whole_text.windows,
+        at=look_counts(arm.tokens[order], whole_text.windows, design.looks, unit_of),
+        tokens=whole_text.tokens,
     )
 
 # %% ../../nbs/comparison/09_looks.ipynb #c013
@@ -196,93 +230,146 @@ class Looks:
     margin: float
     rows: tuple[Look, ...]
 
-    decided = property(lambda self: self.rows[-1].decided)
-    finished = property(lambda self: self.rows[-1].windows == self.total)  # nothing is left
-    saved = property(lambda self: 1 - self.rows[-1].tokens / self.total_tokens)  # share
+    @property
+    def decided(self) -> bool:
+        "Whether the last look shows on which side of the margin the change lies."
+        return self.rows[-1].decided
+
+    @property
+    def finished(self) -> bool:
+        "Whether the whole text was scored."
+        return self.rows[-1].windows == self.total
+
+    @property
+    def saved(self) -> float:
+        "The share of the tokens that was not scored."
+        return 1 - self.rows[-1].tokens / self.total_tokens
 
     def __str__(self) -> str:
         return " ".join(stop_sentences({("", ""): self}))
-
-
-def _stop_sentence(mine: Mapping[str, Looks]) -> str:
-    "When one text stopped, of which each candidate that decides has its looks."
-    some = next(iter(mine.values()))
-    planned, done = (
-        len(some.at),
-        (f"after {some.rows[-1].windows} of {counted(some.total, 'windows')}"),
-    )
-    saved = "no" if some.finished else f"{100 * some.saved:.0f} % of the"
-    line = f"Decided at look {len(some.rows)} of {planned}, {done}: {saved} tokens were saved."
-    if undecided := [name for name, own in mine.items() if not own.decided]:
-        which = f"No look of {planned} shows" if planned > 1 else "The only look does not show"
-        of = f" of {' and '.join(undecided)}" * (len(mine) > 1)
-        line = f"{which} on which side of the margin the change{of} lies, {done}."
-    units = "windows" if some.design.target == "text" else "documents"
-    early = f" A look before the end needs {FIRST} effective {units}."
-    return line + early * (planned == 1)
 
 
 def stop_sentences(
     looks: Mapping[tuple[str, str], Looks],  # (candidate, part), of all that decide
 ) -> list[str]:
     "When each text stopped and what that saved; what intervals and estimates then mean."
-    parts, some = list(dict.fromkeys(part for _, part in looks)), next(iter(looks.values()))
-    said = [
-        f"{part}: " * (len(parts) > 1)
-        + _stop_sentence({name: own for (name, p), own in looks.items() if p == part})
-        for part in parts
-    ]
-    finished = all(own.finished for own in looks.values())
-    if finished and some.design.target == "text":
-        return [*said, "Every token was scored, so the ratio on this text is a fact."]
+    sentences = _stops(looks)
+    first = next(iter(looks.values()))
+    is_finished = all(of_pair.finished for of_pair in looks.values())
+    if is_finished and first.design.target == "text":
+        return [*sentences, "Every token was scored, so the ratio on this text is a fact."]
     if len(looks) > 1:
-        said.append(
+        sentences.append(
             f"Each interval holds at all its looks together; the {len(looks)} changes that decide "
             "share the error, so all claims hold together."
         )
-    elif len(some.at) > 1:
-        said.append(f"The interval holds at all {len(some.at)} looks together.")
-    lean = "After an early stop the estimate is biased away from the edge of the margin."
-    return said if finished else [*said, lean]
+    elif len(first.at) > 1:
+        sentences.append(f"The interval holds at all {len(first.at)} looks together.")
+    if not is_finished:
+        sentences.append(
+            "After an early stop the estimate is biased away from the edge of the margin."
+        )
+    return sentences
+
+
+def _stops(looks: Mapping[tuple[str, str], Looks]) -> list[str]:
+    "When each text stopped; with its name where there are several."
+    parts = list(dict.fromkeys(part for _, part in looks))
+    sentences = []
+    for part in parts:
+        sentence = _stop_sentence(
+            {name: of_pair for (name, p), of_pair in looks.items() if p == part}
+        )
+        sentences.append(f"{part}: {sentence}" if len(parts) > 1 else sentence)
+    return sentences
+
+
+def _stop_sentence(
+    looks: Mapping[str, Looks],  # of one text, by candidate: all that decide
+) -> str:
+    "When one text stopped: with the look that decided, or at its end without one."
+    first = next(iter(looks.values()))
+    n_planned = len(first.at)
+    where = f"after {first.rows[-1].windows} of {counted(first.total, 'windows')}"
+    undecided = [name for name, of_pair in looks.items() if not of_pair.decided]
+    if undecided:
+        names = f" of {' and '.join(undecided)}" if len(looks) > 1 else ""
+        subject = f"No look of {n_planned} shows"
+        if n_planned == 1:
+            subject = "The only look does not show"
+        sentence = f"{subject} on which side of the margin the change{names} lies, {where}."
+    else:
+        saved = "no" if first.finished else f"{100 * first.saved:.0f} % of the"
+        sentence = (
+            f"Decided at look {len(first.rows)} of {n_planned}, {where}: "
+            f"{saved} tokens were saved."
+        )
+    if n_planned > 1:
+        return sentence
+    units = "windows" if first.design.target == "text" else "documents"
+    return f"{sentence} A look before the end needs {FIRST} effective {units}."
 
 # %% ../../nbs/comparison/09_looks.ipynb #c024
-def _looked(
-    d: Difference,
-    seen: Pair,
-    k: int,
-    part: float | None,
-    bound: float | None,
-    margin: float,
-    whole: bool,
-) -> tuple[Difference, Look]:
-    "The difference with its repeated interval, and the look; `part` is that of the text."
-    fit = d.fit if part is None else of_this_text(d.fit, part)
-    level = d.level if bound is None else repeated_level(bound)
-    if bound is not None and level <= 0.9998:
-        level = math.ceil(1e4 * level) / 1e4  # wider
-    sure = {} if bound is not None else {"dof": math.inf, "nu": math.inf}
-    d = replace(
+def _single_level(bound: float | None, level: float) -> float:
+    "The level of a single interval as wide as the repeated one, rounded to be wider."
+    if bound is None:
+        return level
+    repeated = repeated_level(bound)
+    return math.ceil(1e4 * repeated) / 1e4 if repeated <= 0.9998 else repeated
+
+
+def _repeated(d: Difference, fit: Jackknife, bound: float | None) -> Difference:
+    "The difference with its repeated interval; of the whole text it is exact."
+    repeated_fit = replace(d.fit, standard_error=fit.standard_error)
+    if bound is None:
+        repeated_fit = replace(repeated_fit, dof=math.inf, nu=math.inf)
+    return replace(
         d,
-        interval=fit.interval(level),
+        interval=fit.interval(_single_level(bound, d.level)),
         at=fit.interval,
         p_value=None,
-        fit=replace(d.fit, standard_error=fit.standard_error, **sure),
+        fit=repeated_fit,
     )
-    low, high = d.interval.low, d.interval.high
-    settled = is_beyond(d, margin) or claim_of(low, high, margin) == "equivalent"
-    if not whole and not d.fit.standard_error > 0:
-        settled = False  # nothing moved yet
-    return d, Look(
-        windows=k,
+
+
+def _is_settled(d: Difference, margin: float) -> bool:
+    "Whether the interval shows on which side of the margin the change lies."
+    is_equivalent = claim_of(d.interval.low, d.interval.high, margin) == "equivalent"
+    return bool(d.enough and (is_equivalent or is_beyond(d, margin)))
+
+
+class LookedOnce(NamedTuple):
+    "What one look found."
+
+    difference: Difference  # with its repeated interval
+    look: Look
+
+
+def look_once(
+    d: Difference,  # of the windows seen so far
+    seen: Pair,
+    bound: float | None,  # of the look; None: the whole text, exact
+    margin: float,
+    order: LooksOrder,
+) -> LookedOnce:
+    "One look: the repeated interval, and whether it settles the question."
+    n = len(seen.baseline)
+    is_of_text = order.units == "windows"
+    fit = of_this_text(d.fit, n / order.total) if is_of_text else d.fit
+    d = _repeated(d, fit, bound)
+    has_moved = d.fit.standard_error > 0 or n == order.total
+    look = Look(
+        windows=n,
         tokens=int(seen.baseline.tokens.sum()),
         delta=d.delta,
-        low=low,
-        high=high,
-        level=level,
+        low=d.interval.low,
+        high=d.interval.high,
+        level=_single_level(bound, d.level),
         bound=bound,
-        decided=bool(d.enough and settled),
+        decided=has_moved and _is_settled(d, margin),
         z=(edge_z(fit, -margin), edge_z(fit, margin)),
     )
+    return LookedOnce(d, look)
 
 # %% ../../nbs/comparison/09_looks.ipynb #c025
 @lru_cache(maxsize=64)
@@ -292,13 +379,13 @@ def look_bounds(
     units: str,
     level: float,
     spending: str,  # of the design
-) -> tuple:
+) -> tuple[float | None, ...]:
     "The bound of each look; None for all windows of a text, which are exact."
-    exact = units == "windows"
-    drawn = np.array(at[: len(at) - exact])
-    known = information(drawn, total if exact else None)
-    error = spent(drawn / total, level, spending)
-    return (*boundaries(known, error).tolist(), *[None] * exact)
+    is_exact = units == "windows"
+    counts = np.array(at[:-1] if is_exact else at)
+    amounts = information(counts, total if is_exact else None)
+    bounds = boundaries(amounts, spent(counts / total, level, spending)).tolist()
+    return (*bounds, None) if is_exact else tuple(bounds)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -317,6 +404,40 @@ def look_at(
     level: float = 0.95,  # of all looks together
 ) -> Looked:
     "The difference at the last look, with the looks up to it; raises ContractError."
+    check_looks(pair)
+    order = order_units(pair.baseline)
+    metric = METRICS["perplexity"]
+    margin = as_margin(margin, metric)
+    settings = Settings(units=order.units, level=level)
+    bounds = look_bounds(order.at, order.total, order.units, level, order.design.spending)
+    n_scored = int(order.place.max()) + 1
+    if n_scored not in order.at:
+        _refuse_end(n_scored, order.at)
+    looks = []
+    for n, bound in zip(order.at, bounds, strict=True):
+        if n <= n_scored:
+            seen = pair.take(order.rows(n))
+            units = choose_units(seen, asked=order.units)
+            d = measure(metric, seen, units, settings)
+            difference, look = look_once(d, seen, bound, margin, order)
+            looks.append(look)
+    return Looked(
+        difference=difference,
+        units=_units_of_looks(pair, units, order),
+        looks=Looks(
+            design=order.design,
+            level=level,
+            total=order.total,
+            at=order.at,
+            total_tokens=order.tokens,
+            margin=margin,
+            rows=tuple(looks),
+        ),
+    )
+
+
+def check_looks(pair: Pair) -> None:
+    "Both arms are losses and carry one order of looks; raises UsageError, ContractError."
     if pair.kind != "losses":
         refuse(
             "looks",
@@ -334,46 +455,19 @@ def look_at(
             "Score the models with --until-decided",
             code="looks_differ",
         )
-    order, looks, metric = order_units(pair.baseline), [], METRICS["perplexity"]
-    size, settings = as_margin(margin, metric), Settings(units=order.units, level=level)
-    k_max = int(order.place.max()) + 1
-    bounds = look_bounds(order.at, order.total, order.units, level, order.design.spending)
-    for k, bound in zip(order.at, bounds, strict=True):
-        if k > k_max:
-            break
-        seen = pair.take(order.rows(k))
-        units = choose_units(seen, asked=order.units)
-        part = k / order.total if order.units == "windows" else None
-        d, look = _looked(
-            measure(metric, seen, units, settings),
-            seen,
-            k,
-            part,
-            bound,
-            size,
-            k == order.total,
-        )
-        looks.append(look)
-    if not looks or looks[-1].windows != k_max:
-        _refuse_end(k_max, order.at)
-    found = Looks(
-        design=order.design,
-        level=level,
-        total=order.total,
-        at=order.at,
-        total_tokens=order.tokens,
-        margin=size,
-        rows=tuple(looks),
-    )
-    windows = order.units == "windows"
-    why = f"Windows in a random order, seed {order.design.seed}" + (
-        ", are a sample of this text whatever neighbours have in common." if windows else "."
-    )
-    codes = unit_codes(pair.ids if windows else pair.clusters)[0]
-    return Looked(difference=d, units=replace(units, codes=codes, because=why), looks=found)
 
 
-def _refuse_end(windows, at):
+def _units_of_looks(pair: Pair, units: Units, order: LooksOrder) -> Units:
+    "The units of all rows, and why: the order is random."
+    is_of_text = order.units == "windows"
+    because = f"Windows in a random order, seed {order.design.seed}"
+    if is_of_text:
+        because += ", are a sample of this text whatever neighbours have in common"
+    codes = unit_codes(pair.ids if is_of_text else pair.clusters)[0]
+    return replace(units, codes=codes, because=f"{because}.")
+
+
+def _refuse_end(windows: int, at: Sequence[int]) -> NoReturn:
     refuse(
         "looks",
         "the evidence must end with the look that decides or the last one",
@@ -392,10 +486,8 @@ def all_decided(
     looks: Sequence[Looks],  # of those that decide on one text
 ) -> bool:
     "Whether the last look is the one to stop at; rows beyond it are refused."
-    known = [
-        all(at)
-        for at in zip(*([look.decided for look in own.rows] for own in looks), strict=True)
-    ]
-    if any(known[:-1]):
+    rounds = zip(*(of_pair.rows for of_pair in looks), strict=True)
+    are_decided = [all(look.decided for look in in_round) for in_round in rounds]
+    if any(are_decided[:-1]):
         _refuse_end(looks[0].rows[-1].windows, looks[0].at)
-    return known[-1]
+    return are_decided[-1]

@@ -28,16 +28,19 @@ Members = tuple[tuple[str, float, Difference], ...]  # (text, weight, its differ
 
 def pooled_fit(pooled: Pooled, members: Members) -> Jackknife:
     "The pooled fit of fixed weights; its weakest text says whether anything is claimed."
-    differences = [d for _, _, d in members]
     counting = [d for _, weight, d in members if weight > 0]
-    alarms = [d.interval.alarm for d in counting if d.interval.alarm]
     return replace(
         pooled.fit,
-        nu=min(math.inf if d.interval.fallback else d.fit.nu for d in counting),
+        nu=min(map(_nu_of_spread, counting)),
         units_eff=min(d.fit.units_eff for d in counting),
-        alarm=alarms[0] if alarms else None,
-        n_units=sum(d.fit.n_units for d in differences),
+        alarm=next(filter(None, (d.interval.alarm for d in counting)), None),
+        n_units=sum(d.fit.n_units for _, _, d in members),
     )
+
+
+def _nu_of_spread(d: Difference) -> float:
+    "Degrees of freedom of the spread of units; an interval of another kind has no limit."
+    return math.inf if d.interval.fallback else d.fit.nu
 
 
 def sampled_fit(pooled: Pooled) -> Jackknife:

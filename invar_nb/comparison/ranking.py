@@ -37,13 +37,13 @@ def contrast_rows(
     if len(order) < 2 or leads[order[0]].metric.of_pair:  # that has no value of one model
         return []
     metric = leads[order[0]].metric
+    plain = replace(rules, metrics=(), by=(), primary=None)
     rows = []
     for first, second in pairs_to_compare(order):
-        both = Pair(
+        two = Pair(
             baseline=of_part[first].pair.candidate, candidate=of_part[second].pair.candidate
         )
-        alone = replace(rules, metrics=(), by=(), primary=None)
-        d = measure_pair(both, alone, metrics=[metric]).differences[metric.name, None]
+        d = measure_pair(two, plain, metrics=[metric]).differences[metric.name, None]
         key = Key(second, part, metric.name, against=first)
         rows.append(Row(key=key, role="contrast", value=d))
     return judge_contrasts(rows)
@@ -97,12 +97,13 @@ class Against:
 
 def may_be_best(contrasts: Sequence[Row]) -> dict[str, float]:
     "Candidate -> p that no other one of its part is better (@eq-many-best)."
-    others: dict[str, list[Against]] = {name: [] for name in candidates_of(contrasts)}
+    held_against: dict[str, list[Against]] = {name: [] for name in candidates_of(contrasts)}
     for row in contrasts:
         p_value = p_of_change(row.value) if row.adjusted else None
-        others[row.key.against].append(Against(row, 1, p_value))
-        others[row.key.candidate].append(Against(row, -1, p_value))
-    return {name: _p_of_best(held, len(others) - 1) for name, held in others.items()}
+        held_against[row.key.against].append(Against(row, 1, p_value))
+        held_against[row.key.candidate].append(Against(row, -1, p_value))
+    n_others = len(held_against) - 1
+    return {name: _p_of_best(against, n_others) for name, against in held_against.items()}
 
 
 def _p_of_best(against: Sequence[Against], n_others: int) -> float:
@@ -110,13 +111,13 @@ def _p_of_best(against: Sequence[Against], n_others: int) -> float:
     tested = [held for held in against if held.p_value is not None]
     if not tested:
         return 1.0
-    has_all = len(against) == n_others  # else the others count all the same
+    p = np.array([held.p_not_better for held in tested])
+    if len(against) < n_others:  # those that are missing count all the same
+        return family_by_bound(n_others).p_of_best(p)
     rows = [held.row for held in tested]
-    if has_all and all(row.value.influence is not None for row in rows):
-        family = family_of(rows, [held.sign for held in tested])
-    else:
-        family = family_by_bound(len(tested) if has_all else n_others)
-    return family.p_of_best(np.array([held.p_not_better for held in tested]))
+    if any(row.value.influence is None for row in rows):
+        return family_by_bound(len(tested)).p_of_best(p)
+    return family_of(rows, [held.sign for held in tested]).p_of_best(p)
 
 # %% ../../nbs/comparison/14_ranking.ipynb #sizes01
 SIZES = {"bits_per_weight": "bits per weight", "weight_bytes": "bytes"}  # the first known one
@@ -141,7 +142,7 @@ def smallest_of(names: Iterable[str], sizes: Mapping[str, float | None]) -> list
     "Those of least size, of the ones that are smaller than the baseline."
     names = list(names)
     size_of = {name: sizes.get(name) or math.inf for name in (BASELINE, *names)}
-    least = min(size_of.values())
-    if least == size_of[BASELINE]:
+    smallest = min(size_of.values())
+    if smallest == size_of[BASELINE]:
         return []
-    return [name for name in names if size_of[name] == least]
+    return [name for name in names if size_of[name] == smallest]

@@ -8,6 +8,7 @@ __all__ = ['WeightsArm', 'SameStudy']
 # %% ../../nbs/comparison/18_same_weights.ipynb #d14b89f6
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ..arms.arm import listed
 from .rows import BASELINE
@@ -31,15 +32,16 @@ class WeightsArm:
         return 1
 
     @staticmethod
-    def judge(arms: Mapping, rules: Rules) -> "SameStudy":
+    def judge(arms: Mapping[tuple[str, str], Any], rules: Rules) -> "SameStudy":
         "The study of models that are the same; ContractError where one is not."
         check_baseline(arms)
+        are_weights = all(isinstance(arm, WeightsArm) for arm in arms.values())
         digests = [
             arm.provenance.get("weights_digest")
             for arm in arms.values()
             if isinstance(arm, WeightsArm)
         ]
-        if len(digests) < len(arms) or len({*digests}) > 1 or None in digests:
+        if not are_weights or None in digests or len({*digests}) > 1:
             refuse(
                 "study",
                 "models that are the same must have one digest of the weights",
@@ -54,17 +56,21 @@ class SameStudy(Study):
     "A study of models that are the same: one claim, and no rows."
 
     is_same = True
-    claim = property(lambda self: "equivalent")
-    rationale = property(lambda self: self.headline)
+
+    @property
+    def claim(self) -> str:
+        return "equivalent"
+
+    @property
+    def rationale(self) -> str:
+        return self.headline
 
     @property
     def headline(self) -> str:
-        "That they are the same, and that nothing was scored."
-        names = ", ".join(
-            arm.model for (name, _), arm in self.arms.items() if name != BASELINE
-        )
-        (_, part), *_ = self.arms
+        "Which models are the same, and that nothing was scored."
+        candidates = [arm.model for (name, _), arm in self.arms.items() if name != BASELINE]
+        baseline = next(arm for (name, _), arm in self.arms.items() if name == BASELINE)
         return (
-            f"Identical: the weights, config and tokenizer of {names} are those of "
-            f"{self.arms[BASELINE, part].model}. Nothing was scored."
+            f"Identical: the weights, config and tokenizer of {', '.join(candidates)} are "
+            f"those of {baseline.model}. Nothing was scored."
         )

@@ -47,9 +47,9 @@ def check_names(arms: Arms, rules: Rules) -> None:
     parts = list(dict.fromkeys(part for _, part in arms))
     _check_spelling(names, parts)
     candidates = sorted({*names} - {BASELINE, CONTROL})
-    known = sorted({*candidates, *parts} - {BASELINE, CONTROL, ""})
+    may_decide = sorted({*candidates, *parts} - {BASELINE, CONTROL, ""})
     for name in rules.deciding:
-        as_choice(name, known, where="study", name="deciding", error=UsageError)
+        as_choice(name, may_decide, where="study", name="deciding", error=UsageError)
     for loss in rules.accepted:
         _check_accepted("candidate", loss.candidate, candidates)
         _check_accepted("part", loss.part, sorted({*parts, POOLED} - {BASELINE, CONTROL}))
@@ -94,12 +94,12 @@ def _check_pooling(rules: Rules, parts: list[str]) -> None:
             "Leave one of them out",
             error=UsageError,
         )
-    least = 3 if pooling == "random" else 2
-    if len(parts) < least:
+    fewest = 3 if pooling == "random" else 2
+    if len(parts) < fewest:
         word = "random pooling" if pooling == "random" else "pooling"
         refuse(
             "study",
-            f"{word} needs at least {least} texts",
+            f"{word} needs at least {fewest} texts",
             f"{len(parts)}",
             "Leave it out; fixed weights (equal, tokens) need 2",
             error=UsageError,
@@ -141,15 +141,15 @@ def check_profile(pairs: Pairs, rules: Rules) -> None:
     if rules.profile == "dev":
         return
     losses = {
-        (name, part): both
-        for (name, part), both in pairs.items()
-        if name != CONTROL and both.kind == "losses"
+        (name, part): of_key
+        for (name, part), of_key in pairs.items()
+        if name != CONTROL and of_key.kind == "losses"
     }
     has_several = len({name for name, _ in losses}) > 1
-    for (name, part), both in losses.items():
+    for (name, part), of_key in losses.items():
         label = ", ".join(filter(None, (name, part))) if has_several else part
         with of_part(label):
-            check_windows(both, as_tier(rules.tier), rules.profile)
+            check_windows(of_key, as_tier(rules.tier), rules.profile)
 
 # %% ../../nbs/comparison/13_study_pairs.ipynb #shr1
 ANSWER_COLUMNS = ("ids", "label", "prediction", "values", "hypotheses", "references")
@@ -173,12 +173,12 @@ def share_copies(
     return int(np.sum(is_between))
 
 
-def _is_streamed(both: Pair) -> bool:
-    return isinstance(both.baseline, StreamedLosses)
+def _is_streamed(of_pair: Pair) -> bool:
+    return isinstance(of_pair.baseline, StreamedLosses)
 
 
 def _share_answers(first: Pair, second: Pair) -> int:
-    "All examples, where both parts have the same ids, labels and answers of both models."
+    "All examples, where of_pair parts have the same ids, labels and answers of of_pair models."
     is_same = _has_same_answers(first.baseline, second.baseline) and _has_same_answers(
         first.candidate, second.candidate
     )
@@ -202,26 +202,26 @@ def share_documents(first: Pair, second: Pair) -> list[str]:
     if first.clusters is None or second.clusters is None:
         return []
     sizes = _document_sizes(first)
-    others = _document_sizes(second)
-    common = sizes.keys() & others.keys()
-    same_size = sorted(name for name in common if sizes[name] == others[name])
+    other_sizes = _document_sizes(second)
+    common = sizes.keys() & other_sizes.keys()
+    same_size = sorted(name for name in common if sizes[name] == other_sizes[name])
     has_many_sizes = len({sizes[name] for name in same_size}) >= 3  # not by chance
     return same_size if has_many_sizes and 2 * len(same_size) > len(common) else []
 
 
-def _document_sizes(both: Pair) -> dict[str, float]:
+def _document_sizes(of_pair: Pair) -> dict[str, float]:
     "Document -> its scored tokens."
-    codes, n = unit_codes(both.clusters)
-    tokens = np.bincount(codes, both.baseline.tokens, n)
+    codes, n = unit_codes(of_pair.clusters)
+    tokens = np.bincount(codes, of_pair.baseline.tokens, n)
     rows = np.unique(codes, return_index=True)[1].tolist()
-    return {both.clusters[row]: tokens[codes[row]] for row in rows}
+    return {of_pair.clusters[row]: tokens[codes[row]] for row in rows}
 
 # %% ../../nbs/comparison/13_study_pairs.ipynb #shr2
 def shared_lines(pairs: Pairs) -> list[str]:
     "What parts have in common, one line for every two that share something."
     lines = []
-    for (first, one), (second, other) in _pairs_of_parts(pairs):
-        shared = what_is_shared(one, other)
+    for (first, first_pair), (second, second_pair) in _pairs_of_parts(pairs):
+        shared = what_is_shared(first_pair, second_pair)
         if shared:
             lines.append(
                 f"{first} and {second} have {shared}: what they say is not independent."
@@ -248,15 +248,15 @@ def what_is_shared(one: Pair, other: Pair) -> str:
 def _pairs_of_parts(pairs: Pairs) -> Iterator[tuple[tuple[str, Pair], tuple[str, Pair]]]:
     "Every two parts, each with its name and the pair of its first candidate."
     first_of_part: dict[str, Pair] = {}
-    for (_, part), both in pairs.items():
-        first_of_part.setdefault(part, both)
+    for (_, part), of_pair in pairs.items():
+        first_of_part.setdefault(part, of_pair)
     return combinations(first_of_part.items(), 2)
 
 
 def check_pooled(pairs: Pairs) -> None:
     "Refuse to pool a text with itself; UsageError."
-    for (first, one), (second, other) in _pairs_of_parts(pairs):
-        if is_same_text(one, other):
+    for (first, first_pair), (second, second_pair) in _pairs_of_parts(pairs):
+        if is_same_text(first_pair, second_pair):
             refuse(
                 "study",
                 "texts that are pooled must differ",

@@ -113,10 +113,10 @@ def check_metric_names(
         "primary": [rules.primary],
         "metric of accepted": sorted(accepted),
     }
-    known = metric_names(measured)
-    for what, names in named.items():
+    metrics = metric_names(measured)
+    for rule, names in named.items():
         for name in filter(None, names):
-            as_choice(name, known, where="study", name=what, error=UsageError)
+            as_choice(name, metrics, where="study", name=rule, error=UsageError)
 
 # %% ../../nbs/comparison/15_study_rows.ipynb #judgest3
 def rows_of_pair(
