@@ -244,7 +244,7 @@ def units_that_decide(
     d: Difference,  # as `over_what_decides` gives it
     margin: float,
 ) -> Deciders:
-    "As many of the worst units as it takes to bring the rest within the margin, at most three."
+    "As few of the worst units as bring the rest within the margin, at most three."
     ruined = ruined_units(d, margin)
     if ruined:
         return Deciders(ruined, True)

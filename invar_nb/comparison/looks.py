@@ -260,8 +260,8 @@ def stop_sentences(
         return [*sentences, "Every token was scored, so the ratio on this text is a fact."]
     if len(looks) > 1:
         sentences.append(
-            f"Each interval holds at all its looks together; the {len(looks)} changes that decide "
-            "share the error, so all claims hold together."
+            f"Each interval holds at all its looks together; the {len(looks)} changes that "
+            "decide share the error, so all claims hold together."
         )
     elif len(first.at) > 1:
         sentences.append(f"The interval holds at all {len(first.at)} looks together.")

@@ -303,11 +303,11 @@ def look_at_all(pairs: Pairs, rules: Rules) -> dict[tuple[str, str], Looked]:
     deciding = that_decide(pairs, rules.deciding)
     level = shared_level(rules.level, len(deciding))
     looked = {}
-    for key, pair in pairs.items():
+    for key in pairs:
         label = ", ".join(filter(None, key)) if len(pairs) > 1 else ""
         with of_part(label):
             level_of_pair = level if key in deciding else rules.level
-            looked[key] = look_at(pair, margin=margin, level=level_of_pair)
+            looked[key] = look_at(pairs[key], margin=margin, level=level_of_pair)
     _check_one_design(looked)
     for part in dict.fromkeys(part for _, part in deciding):
         all_decided([looked[key].looks for key in deciding if key[1] == part])
@@ -365,7 +365,7 @@ ELSEWHERE = {  # how other packages call an option, and what belongs to the data
 
 def rules_of(options: Mapping[str, object]) -> Rules:
     "Rules of these names; raises UsageError for a name that there is not."
-    names = [field.name for field in fields(Rules)]
+    names = [f.name for f in fields(Rules)]
     for name in options:
         if name in ELSEWHERE:
             refuse(
@@ -564,7 +564,7 @@ def compare_files(
         read_plain = upper("read_plain")
         arms = [read_plain(path, score=score, better=better) for path in paths]
         return study_of_two(arms, options)
-    names = {field.name for field in fields(Rules)}
+    names = {f.name for f in fields(Rules)}
     rules = Rules(**{name: value for name, value in options.items() if name in names})
     scoring = {name: value for name, value in options.items() if name not in names}
     return upper("compare_models")(*paths, rules=rules, **scoring)

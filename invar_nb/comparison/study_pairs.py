@@ -13,7 +13,8 @@ from itertools import combinations
 import numpy as np
 
 from ..arms.arm import Arm, listed
-from ..arms.pair import Pair, pair, unite_labels
+from ..arms.pair import Pair, unite_labels
+from ..arms.pair import pair as match_arms
 from ..arms.window_losses import StreamedLosses
 from .family import check_control
 from .rows import BASELINE, CONTROL, POOLED
@@ -125,7 +126,7 @@ def pair_all(arms: Arms) -> dict[tuple[str, str], Pair]:  # (candidate, part) ->
         for name in sorted(arms_of_part):
             label = ", ".join(filter(None, (name, part))) if len(arms) > 2 else ""
             with of_part(label):
-                pairs[name, part] = pair(baseline, arms_of_part[name])
+                pairs[name, part] = match_arms(baseline, arms_of_part[name])
     return pairs
 
 
@@ -141,15 +142,15 @@ def check_profile(pairs: Pairs, rules: Rules) -> None:
     if rules.profile == "dev":
         return
     losses = {
-        (name, part): of_key
-        for (name, part), of_key in pairs.items()
-        if name != CONTROL and of_key.kind == "losses"
+        (name, part): pair
+        for (name, part), pair in pairs.items()
+        if name != CONTROL and pair.kind == "losses"
     }
     has_several = len({name for name, _ in losses}) > 1
-    for (name, part), of_key in losses.items():
+    for (name, part), pair in losses.items():
         label = ", ".join(filter(None, (name, part))) if has_several else part
         with of_part(label):
-            check_windows(of_key, as_tier(rules.tier), rules.profile)
+            check_windows(pair, as_tier(rules.tier), rules.profile)
 
 # %% ../../nbs/comparison/13_study_pairs.ipynb #shr1
 ANSWER_COLUMNS = ("ids", "label", "prediction", "values", "hypotheses", "references")
@@ -173,12 +174,12 @@ def share_copies(
     return int(np.sum(is_between))
 
 
-def _is_streamed(of_pair: Pair) -> bool:
-    return isinstance(of_pair.baseline, StreamedLosses)
+def _is_streamed(pair: Pair) -> bool:
+    return isinstance(pair.baseline, StreamedLosses)
 
 
 def _share_answers(first: Pair, second: Pair) -> int:
-    "All examples, where of_pair parts have the same ids, labels and answers of of_pair models."
+    "All examples, where both parts have the same ids, labels and answers of both models."
     is_same = _has_same_answers(first.baseline, second.baseline) and _has_same_answers(
         first.candidate, second.candidate
     )
@@ -209,12 +210,12 @@ def share_documents(first: Pair, second: Pair) -> list[str]:
     return same_size if has_many_sizes and 2 * len(same_size) > len(common) else []
 
 
-def _document_sizes(of_pair: Pair) -> dict[str, float]:
+def _document_sizes(pair: Pair) -> dict[str, float]:
     "Document -> its scored tokens."
-    codes, n = unit_codes(of_pair.clusters)
-    tokens = np.bincount(codes, of_pair.baseline.tokens, n)
+    codes, n = unit_codes(pair.clusters)
+    tokens = np.bincount(codes, pair.baseline.tokens, n)
     rows = np.unique(codes, return_index=True)[1].tolist()
-    return {of_pair.clusters[row]: tokens[codes[row]] for row in rows}
+    return {pair.clusters[row]: tokens[codes[row]] for row in rows}
 
 # %% ../../nbs/comparison/13_study_pairs.ipynb #shr2
 def shared_lines(pairs: Pairs) -> list[str]:
@@ -248,8 +249,8 @@ def what_is_shared(one: Pair, other: Pair) -> str:
 def _pairs_of_parts(pairs: Pairs) -> Iterator[tuple[tuple[str, Pair], tuple[str, Pair]]]:
     "Every two parts, each with its name and the pair of its first candidate."
     first_of_part: dict[str, Pair] = {}
-    for (_, part), of_pair in pairs.items():
-        first_of_part.setdefault(part, of_pair)
+    for (_, part), pair in pairs.items():
+        first_of_part.setdefault(part, pair)
     return combinations(first_of_part.items(), 2)
 
 
