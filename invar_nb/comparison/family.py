@@ -66,8 +66,9 @@ def judge_with(
     adjusted: list[dict[str, float]] = [{} for _ in rows]
     for question in QUESTIONS:
         p = {i: p_of[question] for i, p_of in enumerate(asked) if question in p_of}
-        for i, value in adjust(p).items():
-            adjusted[i][question] = value
+        if p:
+            for i, value in adjust(p).items():
+                adjusted[i][question] = value
     return [
         replace(row, p=p, adjusted=q, claim=claim_within(row.value, q, row.margin))
         for row, p, q in zip(rows, asked, adjusted, strict=True)

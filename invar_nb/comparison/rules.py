@@ -11,8 +11,9 @@ __all__ = ['PROFILES', 'REQUIRED', 'UNITS', 'TIERS', 'OF_RUNS', 'OF_LEVELS', 'NE
 # %% ../../nbs/comparison/06_rules.ipynb #bac32aba
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import date, datetime
+from functools import cache
 
 import numpy as np
 
@@ -202,12 +203,25 @@ class Rules(Settings):
 
     def to_dict(self) -> dict:
         "What differs from the usual, as plain values."
-        usual, plain = asdict(Rules()), asdict(self)
+        usual = _usual_rules()
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
         return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in plain.items()
-            if value != usual[name]
+            name: _plain_value(value)
+            for name, value in values.items()
+            if value != getattr(usual, name)
         }
+
+
+@cache
+def _usual_rules() -> Rules:
+    return Rules()
+
+
+def _plain_value(value: object) -> object:
+    "A rule as JSON can hold it."
+    if isinstance(value, tuple):
+        return [asdict(item) if isinstance(item, Accepted) else item for item in value]
+    return dict(value) if isinstance(value, Mapping) else value
 
 # %% ../../nbs/comparison/06_rules.ipynb #4ba96178
 def _as_names(name, value):

@@ -367,16 +367,22 @@ def rules_of(options: Mapping[str, object]) -> Rules:
     "Rules of these names; raises UsageError for a name that there is not."
     names = [f.name for f in fields(Rules)]
     for name in options:
-        if name in ELSEWHERE:
-            refuse(
-                "study",
-                "an option must be a field of Rules",
-                repr(name),
-                ELSEWHERE[name],
-                error=UsageError,
-            )
-        as_choice(name, names, where="study", name="an option", error=UsageError)
+        if name not in names:
+            _refuse_option(name, names)
     return Rules(**options)
+
+
+def _refuse_option(name: str, names: Sequence[str]) -> None:
+    "A name that is no field of Rules, with a cure where it has another name here."
+    if name in ELSEWHERE:
+        refuse(
+            "study",
+            "an option must be a field of Rules",
+            repr(name),
+            ELSEWHERE[name],
+            error=UsageError,
+        )
+    as_choice(name, names, where="study", name="an option", error=UsageError)
 
 # %% ../../nbs/comparison/17_study.ipynb #asarm1
 def as_arm(arm: object, where: str) -> Arm:
