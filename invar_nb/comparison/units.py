@@ -40,6 +40,7 @@ ITEMS = {  # kind of an arm -> what its rows are
 
 
 def no_copies() -> np.ndarray:  # shape (0, 2)
+    "No pairs of a copy and what it copies."
     return np.empty((0, 2), int)
 
 
