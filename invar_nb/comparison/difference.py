@@ -569,13 +569,17 @@ def _of_fit(metric: Metric, fit: Jackknife, value: float) -> Inference:
     return Inference(at, p_of)
 
 
-def _clipped(at: At) -> At:
-    "Intervals of a change of shares: none is of more than 100 points."
+def _within_bounds(metric: Metric, at: At) -> At:
+    "Intervals of a change; of shares none is of more than 100 points."
+    if metric.unit != "share":
+        return at
     return lambda level: at(level).map(lambda x: min(max(x, -1.0), 1.0))
 
 
-def _scaled(influence: Callable, raw: Jackknife, shown: Jackknife) -> Callable:
+def _scaled(influence: Callable | None, raw: Jackknife, shown: Jackknife) -> Callable | None:
     "The influence on what is shown, from that on what was fitted: by their ratio."
+    if influence is None or shown is raw:
+        return influence
     slope = shown.estimate / raw.estimate if raw.estimate else 1.0
     return lambda: influence() * [[slope or 1.0], [1.0]]
 
@@ -607,10 +611,7 @@ def conclude(
         fit, at = _by_test(raw, candidate - baseline, p_of(0.0), ends)
     elif metric.inverse is not None:
         fit, (at, p_of) = _in_unit(metric, raw, Inference(at, p_of))
-    if fit is not raw and influence is not None:
-        influence = _scaled(influence, raw, fit)
-    if metric.unit == "share":
-        at = _clipped(at)
+    at = _within_bounds(metric, at)
     return Difference(
         metric=metric,
         fit=fit,
@@ -624,7 +625,7 @@ def conclude(
         at=at,
         note=metric.caveat or None,
         p_of=None if metric.by_test else p_of,
-        influence=influence,
+        influence=_scaled(influence, raw, fit),
     )
 
 # %% ../../nbs/comparison/01_difference.ipynb #pos1
