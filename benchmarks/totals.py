@@ -1,18 +1,13 @@
 """What do intervals from totals that are added up cost? `python benchmarks/totals.py`
 
-The unit is one weighted mean of the same arrays, `t @ d / t.sum()`; for files two plain reads of their columns by pyarrow into numpy."""
+The unit is one weighted mean of the same arrays, `t @ d / t.sum()`."""
 
 import argparse
-import tempfile
-from pathlib import Path
 
 import numpy as np
-from alternate import alternate, best, figures, installed, machine, table
+from alternate import alternate, best, figures, machine, table
 
 from invar_nb import UnitTotals
-from invar_nb.arms.window_losses import StreamedLosses
-from invar_nb.comparison.study import study
-from invar_nb.files.losses import loss_writer, open_losses
 from invar_nb.statistics.jackknife import jackknife_ratio
 from invar_nb.statistics.serial import block_size, fit_totals
 from invar_nb.statistics.totals import sum_totals
@@ -62,58 +57,11 @@ def adding(n, rounds):
     )
 
 
-def files(n, folder, rounds):
-    import pyarrow.parquet
-
-    d, t, rng = draw(n)
-    base, paths = (
-        rng.gamma(30, 0.1, n),
-        [folder / f"{arm}.parquet" for arm in ("baseline", "candidate")],
-    )
-    for path, loss in zip(paths, (base, np.maximum(base + d, 0)), strict=True):
-        with loss_writer(
-            path, names=["window_id", "tokens", "log_loss", "document_id"], windows=n
-        ) as out:
-            for a in range(0, n, BATCH):
-                rows = range(a, min(n, a + BATCH))
-                out.write(
-                    {
-                        "window_id": [f"w{i}" for i in rows],
-                        "document_id": [f"d{i // 16}" for i in rows],
-                        "tokens": t[a : a + BATCH].astype(np.int64),
-                        "log_loss": loss[a : a + BATCH],
-                    }
-                )
-
-    def plain():
-        for path in paths:
-            found = pyarrow.parquet.read_table(path)
-            for name in ("tokens", "log_loss"):
-                found[name].to_numpy()
-
-    arms = lambda: {
-        (name, ""): StreamedLosses(file=open_losses(path))
-        for name, path in zip(("baseline", "candidate"), paths, strict=True)
-    }
-    table(
-        f"two files of {n} windows with ids and documents, matched, checked, digests included",
-        alternate(
-            {
-                "two plain reads by pyarrow": plain,
-                "a study of both, in batches": lambda: study(arms()),
-            },
-            rounds,
-        ),
-        "two plain reads by pyarrow",
-        {"a study of both, in batches": "<= 8"},
-    )
-
-
 def main():
     p = argparse.ArgumentParser(description=__doc__)
     p.add_argument("--rounds", type=int, default=5)
     a = p.parse_args()
-    machine("numpy", "scipy", "pyarrow")
+    machine("numpy", "scipy")
     adding(10**6, a.rounds)
     d, t, _ = draw(64_000)
     parts = [
@@ -127,10 +75,6 @@ def main():
     figures(
         "merging 64 parts", {"63 sums, ms": (1e3 * best(lambda: sum_totals(parts)), "<= 10")}
     )
-    if not installed("pyarrow"):
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        files(10**6, Path(folder), a.rounds)
 
 
 if __name__ == "__main__":

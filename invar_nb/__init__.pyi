@@ -55,9 +55,6 @@ from .files.losses import (
     loss_writer as loss_writer,
 )
 from .files.losses import (
-    losses_of as losses_of,
-)
-from .files.losses import (
     open_losses as open_losses,
 )
 from .files.losses import (

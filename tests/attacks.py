@@ -195,19 +195,6 @@ def grid(make, names, parts=("",)):
     return {(name, part): make(name, part) for part in parts for name in names}
 
 
-def streamed(folder):
-    from invar_nb.arms.window_losses import StreamedLosses
-    from invar_nb.files import losses as files
-
-    files.LARGE = 10  # verify adds up large files only
-    for name in TWO:
-        invar_nb.write_losses(losses(name), folder / f"{name}.jsonl")
-    return {
-        (name, ""): StreamedLosses(file=invar_nb.open_losses(folder / f"{name}.jsonl"))
-        for name in TWO
-    }
-
-
 def tables(folder):
     "Texts, questions and tables for commands."
     rng = draw("tables")
@@ -252,7 +239,6 @@ KINDS = {  # shape -> arms and rules, or the words of a command
     "k x m": lambda f: (grid(losses, THREE, ("law", "news")), {"metrics": ["perplexity"]}),
     "pooled": lambda f: (grid(losses, TWO, ("code", "law", "news")), {"pooling": "random"}),
     "noise floor": lambda f: (grid(losses, (*TWO, "control")), {}),
-    "totals": lambda f: (streamed(f), {}),
     "wide": lambda f: (grid(scores, TWO, "abcdefgh"), {"by": ()}),
     "answers": lambda f: (grid(answers, TWO), {"metrics": ["accuracy", "brier"]}),
     "scores": lambda f: (grid(scores, TWO), {"margin": 0.1, "by": ("level",)}),

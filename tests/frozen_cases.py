@@ -21,7 +21,6 @@ from invar_nb.arms.pair import pair
 from invar_nb.comparison import looks
 from invar_nb.comparison.rules import Rules
 from invar_nb.comparison.study import study
-from invar_nb.files import losses
 from invar_nb.files.answers import read_predictions
 from invar_nb.files.losses import read_losses
 from invar_nb.readers.recognise import Reading, read_arms
@@ -52,8 +51,6 @@ STUDIES = {
     "losses: noise floor": "compare docs/base.jsonl docs/q8.jsonl arms.control=docs/control.jsonl --by position",
     "losses: profile ci": f"{TWO('split', 'jsonl')} --profile ci rules.tier=aggressive --metric perplexity",
     "losses: gate fails": "compare docs/base.jsonl docs/q8.jsonl --gate 1.001 --metric perplexity",
-    "losses: streamed": TWO("docs", "jsonl"),
-    "losses: streamed, one text": TWO("serial", "jsonl"),
     "bootstrap: bca": f"{TWO('docs', 'jsonl')} --method bca --metric perplexity",
     "bootstrap: percentile, documents": f"{TWO('docs', 'jsonl')} --method percentile --units documents",
     "bootstrap: bca of answers": f"{TWO('answers', 'csv')} --method bca --metric accuracy --metric brier --units items",
@@ -521,12 +518,10 @@ def frozen_of(d):
 
 # --- writing what is frozen -----------------------------------------------------------------------------------------------------------
 def frozen_study(name, out):
-    "What a study gives now; `streamed` reads its files in batches, which else only files of more than 4e6 windows are."
+    "What a study gives now."
     if name in BY_PYTHON:
         return frozen_of(json.loads(json.dumps(BY_PYTHON[name]().document())))
-    limit, losses.LARGE = losses.LARGE, 10 if "streamed" in name else losses.LARGE
     code = answer(STUDIES[name], out)[0]
-    losses.LARGE = limit
     report = json.loads((out / "report.json").read_text())
     assert code == report["exit"]["code"]
     return frozen_of(report)

@@ -15,7 +15,6 @@ from invar_nb.arms.arm import Scores
 from invar_nb.arms.pair import pair, pair_arrays
 from invar_nb.arms.window_losses import WindowLosses
 from invar_nb.comparison.study import compare, evaluate, study
-from invar_nb.files import losses
 from invar_nb.foundations.refuse import ContractError, PairingError
 from invar_nb.runs.evaluator import MetricSpec, compare_runs
 
@@ -708,7 +707,7 @@ def test_equal_repeats_are_averaged_by_the_key_that_the_refusal_names(said, tmp_
     assert said("compare", "a.csv", "b.csv", "--set", "repeats=mean")[0] in (0, 1)
 
 
-# --- the same of runs over seeds, of files that are read in batches, and of one arm alone ------------------------------------------------
+# --- the same of runs over seeds, of files of losses, and of one arm alone ------------------------------------------------
 def write_runs(path, values, name="accuracy"):
     path.write_text(
         f"seed,terminal,{name}\n"
@@ -807,12 +806,7 @@ def losses_file(path, zero, documents=True, n=60):
         (lambda i: i % 4 == 0, False, "tokens of window 'w0'"),
     ],
 )
-@pytest.mark.parametrize("size", [7, 1000])
-def test_files_that_are_read_in_batches_hold_no_zeros_either(
-    said, tmp_path, monkeypatch, zero, documents, words, size
-):
-    monkeypatch.setattr(losses, "LARGE", 10)
-    monkeypatch.setattr(losses.LossFile.batches, "__defaults__", (size, None))
+def test_files_of_losses_hold_no_zeros_either(said, tmp_path, zero, documents, words):
     losses_file(tmp_path / "a.jsonl", lambda i: False, documents)
     losses_file(tmp_path / "b.jsonl", zero, documents)
     for files, arm in (

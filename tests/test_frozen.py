@@ -44,9 +44,7 @@ CHANGED = {
     "scores: 4 candidates": (
         "margin",
     ),  # an F1 of fractions is a share: 2 points, as of answers that are right or wrong
-    "losses: streamed": ("passages",),
-    "losses: streamed, one text": ("passages",),
-}  # the windows that changed most need all windows in memory
+}
 FLOAT32 = dict.fromkeys(
     ("llama.cpp: divergence", "llama.cpp: binary"), 2e-6
 )  # probabilities are sums in float32: 16 eps of it, relative

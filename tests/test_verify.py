@@ -2,24 +2,18 @@
 
 import functools
 import json
-import os
 import random
 import shutil
 import subprocess
-import tempfile
-from pathlib import Path
 
 import numpy as np
 import pytest
-from studies import STUDIES, arms_of, losses, marks
+from studies import STUDIES, losses, marks
 
 import invar_nb
-from invar_nb.arms.window_losses import StreamedLosses
 from invar_nb.comparison.study import compare, study
 from invar_nb.files.losses import (
-    LossFile,
     losses_bytes,
-    open_losses,
     parse_losses,
     write_losses,
 )
@@ -41,18 +35,6 @@ UNUSED = {
     "translations": {"hypotheses"},
     "runs of several": {"detail", "experiment_id", "hypothesis_id"},
 }  # one wrong word for another
-
-
-def streamed():
-    "Losses that stay in their files and are added up."
-    place, arms = Path(tempfile.mkdtemp()), {}
-    for key, arm in arms_of({"": losses(0.03, n=40)}).items():
-        write_losses(arm, place / f"{key[0]}.jsonl")
-        arms[key] = StreamedLosses(file=open_losses(place / f"{key[0]}.jsonl"))
-    return study(arms)
-
-
-KINDS = STUDIES | {"streamed": streamed}
 
 
 def leaves(value, at=()):
@@ -86,14 +68,9 @@ def changed(document, at, value, seal=True):
     return new
 
 
-@pytest.fixture(autouse=True)
-def few_are_large(monkeypatch):
-    monkeypatch.setattr("invar_nb.files.losses.LARGE", 39)
-
-
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=STUDIES)
 def saved(request, tmp_path_factory):
-    folder = KINDS[request.param]().report().save(tmp_path_factory.mktemp("report") / "r")
+    folder = STUDIES[request.param]().report().save(tmp_path_factory.mktemp("report") / "r")
     return folder, json.loads((folder / "report.json").read_text())
 
 
@@ -383,26 +360,6 @@ def test_evidence_that_is_exchanged_once_it_was_hashed_is_not_read(tmp_path, mon
     assert exchanged
 
 
-@pytest.mark.parametrize("before", [True, False], ids=["before it is hashed", "after"])
-def test_streamed_evidence_that_is_exchanged_is_not_read(before, tmp_path, monkeypatch):
-    "A file of losses that stays in its file is opened anew for its header, for its digest and for each look at its windows."
-    folder = streamed().report().save(tmp_path / "r")
-    assert verify(folder)
-    write_losses(losses(-0.2, n=40).candidate, tmp_path / "forged.jsonl")
-    exchanged = []
-
-    def hashed(file, read=LossFile.sha256):
-        found = None if before else read(file)
-        if not exchanged and Path(file.name).name == "candidate.jsonl":
-            exchanged.append(os.replace(tmp_path / "forged.jsonl", file.name))
-        return found or read(file)
-
-    monkeypatch.setattr(LossFile, "sha256", hashed)
-    with pytest.raises(ContractError, match="must stay as it is while it is read") as caught:
-        verify(folder)
-    assert exchanged and caught.value.code == "changed"
-
-
 OTHER_NAMES = [
     "index.html",
     "README.md",
@@ -450,18 +407,6 @@ def test_evidence_must_have_the_name_of_its_arm_and_kind(saved, tmp_path):
             verify(place)
         assert len(str(caught.value).splitlines()) == 1 and str(caught.value).isprintable()
         (place / name).unlink()
-
-
-def test_a_streamed_file_may_be_either_of_two(tmp_path):
-    for ending in (".jsonl", ".parquet"):
-        arms = {}
-        for key, arm in arms_of({"": losses(0.03, n=40)}).items():
-            write_losses(arm, path := tmp_path / f"{key[0]}{ending}")
-            arms[key] = StreamedLosses(file=open_losses(path))
-        assert (folder := study(arms).report().save(tmp_path / ending[1:])) and verify(folder)
-        assert {path.suffix for path in folder.iterdir() if path.stem == "baseline"} == {
-            ending
-        }
 
 
 @pytest.mark.parametrize("name", ["report", "badge", "Badge", "plan", "summary"])
@@ -784,19 +729,7 @@ def test_a_report_is_named_by_a_path(path):
         verify(path)
 
 
-def test_a_small_file_is_not_said_to_stay_where_it_is(tmp_path, monkeypatch):
-    "Which would leave out the checks of windows."
-    streamed().report().save(tmp_path / "r")
-    assert verify(tmp_path / "r")
-    monkeypatch.setattr("invar_nb.files.losses.LARGE", 40)
-    with pytest.raises(
-        ContractError,
-        match="arms.baseline.streamed must be false where all windows are read; got true, of 40 windows",
-    ):
-        verify(tmp_path / "r")
-
-
-def test_a_profile_is_checked_on_files_that_are_added_up(tmp_path):
+def test_a_profile_is_checked_on_files(tmp_path):
     "Here nearly every token is scored twice."
     for name, values in (
         ("baseline", np.linspace(2, 3, 400)),
@@ -809,7 +742,7 @@ def test_a_profile_is_checked_on_files_that_are_added_up(tmp_path):
             tmp_path / f"{name}.jsonl",
         )
     arms = {
-        name: StreamedLosses(file=open_losses(tmp_path / f"{name}.jsonl"))
+        name: invar_nb.read_losses(tmp_path / f"{name}.jsonl")
         for name in ("baseline", "candidate")
     }
     assert study(arms).report()

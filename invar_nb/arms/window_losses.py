@@ -4,13 +4,12 @@
 
 # %% auto #0
 __all__ = ['WEIGHT_UNITS', 'RESERVED', 'LARGEST', 'WORST', 'sums_of_each', 'as_means', 'window_names', 'check_scored',
-           'facts_of_all', 'split_of_each', 'refuse_zeros', 'ZeroLosses', 'WindowLosses', 'find_splits',
-           'StreamedLosses']
+           'facts_of_all', 'split_of_each', 'refuse_zeros', 'WindowLosses', 'find_splits']
 
 # %% ../../nbs/arms/02_window_losses.ipynb #k0000005
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, NoReturn
+from typing import ClassVar
 
 import numpy as np
 
@@ -33,7 +32,7 @@ RESERVED = ("window_id", "tokens", "log_loss", "n_bytes", "document_id", "split"
 LARGEST = 1e80  # sums of cubes of totals stay within float64
 
 
-def sums_of_each(columns: object, where: str, name: str, n: int) -> dict[str, np.ndarray]:
+def sums_of_each(columns, where: str, name: str, n: int) -> dict[str, np.ndarray]:
     "Further per-window sums by name."
     if columns is None:
         return {}
@@ -55,20 +54,20 @@ WORST = 25.0  # nats per token; guessing among all words of any vocabulary costs
 
 
 def as_means(
-    losses: "WindowLosses",
+    losses,
     sums: bool | None,  # each is a sum; None: a mean, refused where it can be none
     where: str = "WindowLosses.from_arrays",
     name: str = "log_loss",
     cure: str = "If each is a sum over its window, say sums=True; if it is a mean, sums=False",
-) -> "WindowLosses":
+):
     "The losses as means: sums are divided by their weights."
     if sums:
         return losses.changed(log_loss=losses.log_loss / losses.tokens)
-    mean = losses.totals[0].sum() / losses.weight
+    unit, mean = losses.weight_unit.removesuffix("s"), losses.totals[0].sum() / losses.weight
     if sums is None and mean > WORST:
-        unit = losses.weight_unit.removesuffix("s")
-        must = f"{name} must be a mean in nats per {unit}"
-        refuse(where, must, f"{mean:.4g} on average", cure)
+        refuse(
+            where, f"{name} must be a mean in nats per {unit}", f"{mean:.4g} on average", cure
+        )
     return losses
 
 
@@ -95,7 +94,7 @@ def check_scored(provenance: Mapping, n: int, where: str = "WindowLosses") -> No
     )
 
 
-def facts_of_all(value: object, where: str, name: str, n: int) -> dict:
+def facts_of_all(value, where: str, name: str, n: int) -> dict:
     "What is known of the scoring of all n windows."
     facts = plain_json(value, where, name)
     check_scored(facts, n, where)
@@ -121,112 +120,49 @@ def refuse_zeros(
     "Refuse losses, or those of a document or a long window, that are all exactly 0."
     if not isinstance(arm, WindowLosses):
         return
-    is_zero = arm.log_loss == 0
-    if not is_zero.any():
+    zero = arm.log_loss == 0
+    if not zero.any():
         return
-    if is_zero.all() and arm.tokens.sum() >= _FEW:
-        _refuse_all(where, len(is_zero))
+    if zero.all() and arm.tokens.sum() >= _FEW:
+        _refuse_all(where, len(zero))
     if arm.document_ids is not None:
         codes, n = unit_codes(arm.document_ids)
-        has_loss = np.bincount(codes, ~is_zero, n) > 0
-        is_empty = ~has_loss & (np.bincount(codes, arm.tokens, n) >= _FEW)
-        if is_empty.any():
-            first = int(np.argmax(is_empty[codes]))
-            _refuse_some(where, arm.document_ids[first], int(is_empty.sum()))
-    is_long = is_zero & (arm.tokens >= _LONG)
-    if is_long.any():
-        _refuse_window(where, arm.window_ids[int(np.argmax(is_long))])
+        counts = np.bincount(codes, arm.tokens, n)
+        empty = (np.bincount(codes, ~zero, n) == 0) & (counts >= _FEW)
+        if empty.any():
+            first = int(np.argmax(empty[codes]))
+            _refuse_some(where, arm.document_ids[first], int(empty.sum()))
+    long = zero & (arm.tokens >= _LONG)
+    if long.any():
+        _refuse_window(where, arm.window_ids[int(np.argmax(long))])
 
 
 _MEASURED = "a loss must have been measured"
-_RESCORE = "Log-probabilities were not returned: score it again"
+_AGAIN = "Log-probabilities were not returned: score it again"
 
 
-def _refuse_all(where: str, n: int) -> NoReturn:
-    "Refuse n windows, none of which has a loss."
-    refuse(where, _MEASURED, f"{n} losses that are exactly 0", _RESCORE, code="zeros")
+def _refuse_all(where, n):
+    refuse(where, _MEASURED, f"{n} losses that are exactly 0", _AGAIN, code="zeros")
 
 
-def _refuse_some(where: str, name: str, n: int) -> NoReturn:
-    "Refuse n documents without a loss, by the name of the first."
+def _refuse_some(where, name, n):
     refuse(
         where,
         _MEASURED,
         f"only 0 in document {name!r} ({n} such)",
-        f"{_RESCORE}, or leave it out of every file",
+        f"{_AGAIN}, or leave it out of every file",
         code="zeros",
     )
 
 
-def _refuse_window(where: str, name: str) -> NoReturn:
-    "Refuse a long window without a loss; of a batch, how many there are is not known."
+def _refuse_window(where, name):  # perhaps of one batch: how many there are is not known
     refuse(
         where,
         _MEASURED,
         f"exactly 0 for all tokens of window {name!r}",
-        f"{_RESCORE}, or leave such windows out of every file",
+        f"{_AGAIN}, or leave such windows out of every file",
         code="zeros",
     )
-
-
-class ZeroLosses:
-    "Losses of a file, batch by batch: are all of them, or those of a document, exactly 0?"
-
-    def __init__(self):
-        self.rows = 0
-        self.tokens = 0
-        self.is_measured = False  # whether any loss was not 0
-        self.last_measured = -1  # number of the document that was last, where it was measured
-        self.empty: dict[int, list] = {}  # number of a document -> its name, tokens
-        self.long_window: str | None = None  # the first long one of 0
-
-    def add(
-        self,
-        arm: Arm,  # the next windows
-        numbers: np.ndarray | None,  # of their documents, which stand together
-    ) -> None:
-        "Count a batch."
-        is_measured = arm.log_loss != 0
-        self.rows += len(arm)
-        self.tokens += int(arm.tokens.sum())
-        self.is_measured |= bool(is_measured.any())
-        long_windows = np.flatnonzero(~is_measured & (arm.tokens >= _LONG))
-        if len(long_windows) and self.long_window is None:
-            self.long_window = arm.window_ids[int(long_windows[0])]
-        if numbers is not None:
-            self._add_documents(arm, numbers, is_measured)
-
-    def _add_documents(self, arm: Arm, numbers: np.ndarray, is_measured: np.ndarray) -> None:
-        "Count the documents of a batch, of which the first may have begun before it."
-        first = int(numbers[0])
-        last = int(numbers[-1])
-        if is_measured.all():
-            self.empty.pop(first, None)
-            self.last_measured = last
-            return
-        has_loss = np.bincount(numbers - first, is_measured) > 0  # of each document
-        tokens = np.bincount(numbers - first, arm.tokens)
-        begins = np.searchsorted(numbers, np.arange(first, last + 1))
-        if has_loss[0]:
-            self.empty.pop(first, None)
-        for k in np.flatnonzero(~has_loss).tolist():
-            if first + k == self.last_measured:
-                continue
-            name = arm.document_ids[int(begins[k])]
-            entry = self.empty.setdefault(first + k, [name, 0])
-            entry[1] += int(tokens[k])
-        if has_loss[-1]:
-            self.last_measured = last
-
-    def check(self, where: str) -> None:
-        "Refuse what `refuse_zeros` refuses."
-        if not self.is_measured and self.tokens >= _FEW:
-            _refuse_all(where, self.rows)
-        names = [name for name, tokens in self.empty.values() if tokens >= _FEW]
-        if names:
-            _refuse_some(where, names[0], len(names))
-        if self.long_window is not None:
-            _refuse_window(where, self.long_window)
 
 # %% ../../nbs/arms/02_window_losses.ipynb #k0000019
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -312,52 +248,11 @@ class WindowLosses(Arm):
         return self.columns.get("own_tokens") if self.weight_unit == "bytes" else None
 
 # %% ../../nbs/arms/02_window_losses.ipynb #spl2
-def find_splits(arm: Arm) -> tuple[dict[str, np.ndarray], str]:  # of bool, shape (n,)
+def find_splits(arm) -> tuple[dict[str, np.ndarray], str]:  # of bool, shape (n,)
     "Which windows are of preview and of final, and why: as recorded, or the two halves."
     if arm.split is None:
-        reason = "halves"
-        is_preview = np.arange(len(arm)) < len(arm) // 2
+        preview, how = np.arange(len(arm)) < len(arm) // 2, "halves"
     else:
-        reason = "recorded"
-        is_preview = np.array([word == "preview" for word in arm.split])
-    return {"preview": is_preview, "final": ~is_preview}, reason
-
-# %% ../../nbs/arms/02_window_losses.ipynb #k0000023
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class StreamedLosses(Arm):
-    "Losses that stay in their file, of which the header is known."
-
-    file: object  # header, columns, len(), batches(), read(): as open_losses gives them
-    weight: float | None = None  # tokens of all windows, once they were counted
-    documents: int | None = None
-    same: int | None = None  # windows whose loss is that of the baseline
-    weight_unit: str = "tokens"
-    kind: ClassVar[str] = "losses"
-    document_ids = split = n_bytes = None
-
-    def __post_init__(self):
-        for name in ("model", "data_id", "provenance", "weight_unit"):
-            object.__setattr__(self, name, self.file.header.get(name, getattr(self, name)))
-        check_scored(self.provenance, len(self), getattr(self.file, "where", "StreamedLosses"))
-
-    def __len__(self) -> int:
-        return len(self.file)
-
-    def batches(self) -> Iterator[WindowLosses]:
-        "The windows, some at a time, as the file's reader checked them."
-        template = WindowLosses.from_arrays(
-            ["-"],
-            [1],
-            [0.0],
-            model=self.model,
-            data_id=self.data_id,
-            weight_unit=self.weight_unit,
-        ).changed(provenance=self.provenance)
-        for batch in self.file.batches():
-            shared = {name: batch.get(name) for name in RESERVED}
-            yield template.changed(
-                window_ids=shared.pop("window_id"),
-                document_ids=shared.pop("document_id"),
-                columns={k: v for k, v in batch.items() if k not in RESERVED},
-                **shared,
-            )
+        preview = np.array([word == "preview" for word in arm.split])
+        how = "recorded"
+    return {"preview": preview, "final": ~preview}, how

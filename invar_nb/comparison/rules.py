@@ -5,8 +5,7 @@
 # %% auto #0
 __all__ = ['PROFILES', 'REQUIRED', 'UNITS', 'TIERS', 'OF_RUNS', 'OF_LEVELS', 'NEEDS', 'SAME_CHANGE', 'BROKEN', 'NOT_SCORED',
            'Tier', 'as_tier', 'Accepted', 'as_accepted', 'Rules', 'check_read', 'check_kinds', 'overlap_fraction',
-           'window_changes', 'is_shifted', 'why_degenerate', 'has_other_weights', 'check_enough', 'in_memory',
-           'check_windows']
+           'window_changes', 'is_shifted', 'why_degenerate', 'has_other_weights', 'check_enough', 'check_windows']
 
 # %% ../../nbs/comparison/06_rules.ipynb #bac32aba
 import re
@@ -18,7 +17,7 @@ from functools import cache
 import numpy as np
 
 from ..arms.pair import Pair
-from ..arms.window_losses import StreamedLosses, find_splits
+from ..arms.window_losses import find_splits
 from ..arms.windows import scored_ranges
 from .claim import as_margin
 from .difference import Settings
@@ -446,24 +445,13 @@ def check_enough(
     ]
 
 # %% ../../nbs/comparison/06_rules.ipynb #ctr08b
-def in_memory(pair: Pair) -> Pair:
-    "The pair with every window read: a profile's contracts are about single ones."
-    return Pair(
-        **{
-            name: arm.file.read() if isinstance(arm, StreamedLosses) else arm
-            for name, arm in (("baseline", pair.baseline), ("candidate", pair.candidate))
-        }
-    )
-
-
 def check_windows(
     pair: Pair,  # of losses
     tier: Tier,
     profile: str,
 ) -> list[str]:
     "What the tier and the contracts miss, one line each; in ci and release a ContractError."
-    both = in_memory(pair)
-    a = both.baseline
+    a = pair.baseline
     counts = {name: int(keep.sum()) for name, keep in find_splits(a)[0].items()}
     lines = check_enough(counts, tier=tier, profile=profile)
     broken = {}
@@ -471,8 +459,8 @@ def check_windows(
         broken["no_token_is_scored_twice"] = "Score each token once"
     if abs(counts["preview"] - counts["final"]) > 1:
         broken["preview_and_final_counts_agree"] = "Correct the column split"
-    changes = window_changes(both)
-    is_unscored = not changes.any() and has_other_weights(both)
+    changes = window_changes(pair)
+    is_unscored = not changes.any() and has_other_weights(pair)
     if is_unscored or changes.any() and why_degenerate(changes):
         broken["windows_differ"] = "Score the candidate again"
     if broken and profile != "dev":

@@ -21,7 +21,7 @@ import msgspec
 from ..arms.arm import Scores, Translations, listed
 from ..arms.window_losses import refuse_zeros
 from ..files.answers import read_predictions
-from ..files.losses import REQUIRED, losses_of
+from ..files.losses import REQUIRED, read_losses
 from ..files.tables import read_table
 from invar_nb.foundations.refuse import (
     ContractError,
@@ -358,7 +358,7 @@ SOURCES = {
                 {"evaluation_id", "sample_id", "evaluation_name", "evaluation"} <= names
             ),
         ),
-        Source("losses", "losses of invar-nb", losses_of),
+        Source("losses", "losses of invar-nb", read_losses),
         Source(
             "answers",
             "answers (id, label, prediction)",
@@ -559,7 +559,7 @@ def _check_whole(path: str | os.PathLike, source: Source, other: Source) -> None
     names = first_names(path := as_path(path))
     ours = {*REQUIRED} <= names or {"schema", "windows"} <= names  # with a header or without
     losses = source.name == "losses" or other.name == "losses" and ours
-    (losses_of if losses else read_table)(path)
+    (read_losses if losses else read_table)(path)
 
 
 def _check_repeats(paths: Mapping[str, str | os.PathLike], reading: Reading) -> None:

@@ -33,7 +33,7 @@ import psutil
 from ..arms.pair import pair
 from ..arms.predictions import Predictions
 from ..arms.spread import Budget
-from ..arms.window_losses import StreamedLosses, WindowLosses
+from ..arms.window_losses import WindowLosses
 from ..comparison.difference import change_text
 from ..comparison.family import that_decide
 from invar_nb.comparison.looks import (
@@ -444,14 +444,13 @@ def earlier_arms(out: Path) -> list[Earlier]:
             file = open_losses(path)
         except (ContractError, OSError):
             continue  # something else, or damaged
-        arm = StreamedLosses(file=file)
         found.append(
             Earlier(
                 path=path,
                 place=str(path) if path == out else f"{path.parent}/",
                 kind="losses",
-                provenance=arm.provenance,
-                data_id=arm.data_id,
+                provenance=file.header.get("provenance", {}),
+                data_id=file.header.get("data_id", ""),
                 n=len(file),
             )
         )

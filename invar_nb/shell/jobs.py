@@ -13,7 +13,6 @@ from dataclasses import replace
 
 import msgspec
 
-from ..arms.window_losses import StreamedLosses
 from ..comparison.measured import PRIMARY
 from ..comparison.rows import CONTROL
 from ..comparison.rules import Accepted, Rules, as_tier, check_enough, check_kinds
@@ -40,9 +39,7 @@ def usual_metrics(
     "The names of the metrics that are computed where none is asked for."
     names = []
     for kind in kinds:
-        mine = [
-            arm for arm in arms if arm.kind == kind and not isinstance(arm, StreamedLosses)
-        ]
+        mine = [arm for arm in arms if arm.kind == kind]
         metrics = METRICS.of_arms(*mine) if mine else METRICS.of_kind(kind)
         names += [
             m.name

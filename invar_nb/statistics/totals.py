@@ -4,8 +4,7 @@
 
 # %% auto #0
 __all__ = ['SINGLE', 'DOUBLE', 'as_pairs', 'weighted_mean', 'effective_sample_size', 'spread_is_rounding', 'units_eff',
-           'unit_codes', 'units_eff_upto', 'stored_precision', 'round_off', 'UnitTotals', 'RunningTotals', 'join_units',
-           'sum_totals']
+           'unit_codes', 'units_eff_upto', 'stored_precision', 'round_off', 'UnitTotals', 'RunningTotals', 'sum_totals']
 
 # %% ../../nbs/statistics/00_totals.ipynb #c002
 import io
@@ -350,11 +349,6 @@ class RunningTotals:
         while len(self._stack) > 1:
             self._stack.append(self._stack.pop() + self._stack.pop())
         return self._stack[0]
-
-
-def join_units(totals: UnitTotals, units: np.ndarray) -> UnitTotals:
-    "The same windows over fewer units: `units` is the new number of each, shape (n_units,)."
-    return replace(totals, **_by_place(units, totals.windows, totals.largest, totals.columns))
 
 
 def sum_totals(parts: Iterable[UnitTotals]) -> UnitTotals:
