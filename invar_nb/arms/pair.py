@@ -9,10 +9,10 @@ __all__ = ['LOWER_SHARES', 'ROUNDING', 'unite_labels', 'unit_factor', 'in_shares
 # %% ../../nbs/arms/04_pair.ipynb #c027
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from operator import eq
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -28,154 +28,211 @@ from invar_nb.foundations.refuse import (
 )
 
 # %% ../../nbs/arms/04_pair.ipynb #form0001
-def _as_number(name):
+def _as_number(name: str) -> Fraction | str:
     "The number that an id spells; else the id."
     return Fraction(name) if re.fullmatch(r"[+-]?\d{1,30}(\.\d{0,30})?", name) else name
 
 
-def _normal(name):
+def _normal(name: str) -> str:
+    "The id in Unicode's compatible form, its blanks single."
     return " ".join(unicodedata.normalize("NFKC", name).split())
 
 
-def _other_form(a, b) -> str:
+def _folded(name: str) -> str:
+    "The normal form in lower case."
+    return _normal(name).casefold()
+
+
+_FORMS = {
+    "as numbers": _as_number,
+    "without the blanks around them": str.strip,
+    "after Unicode normalisation": _normal,
+    "in lower case": _folded,
+}
+
+
+def _other_form(a: Sequence[str], b: Sequence[str]) -> str:
     "How ids would have to be read to match; '' where they are others."
-    for how, form in (
-        ("as numbers", _as_number),
-        ("without the blanks around them", str.strip),
-        ("after Unicode normalisation", _normal),
-        ("in lower case", lambda name: _normal(name).casefold()),
-    ):
+    for how, form in _FORMS.items():
         if {*map(form, a)} == {*map(form, b)}:
             return how
     return ""
 
 # %% ../../nbs/arms/04_pair.ipynb #k0000014
-def _unpaired(must, got, cure):
+def _unpaired(must: str, got: str, cure: str) -> NoReturn:
     refuse("pair", must, got, cure, error=PairingError)
 
 
-def _match(a, b, ids, name, cure):
+def _are_equal(a: object, b: object) -> bool:
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return np.array_equal(a, b)
+    return bool(a == b)
+
+
+def _as_list(values: Iterable) -> list:
+    "The entries, of an array as numbers of Python."
+    return values.tolist() if isinstance(values, np.ndarray) else list(values)
+
+
+def _first_difference(a: Iterable, b: Iterable) -> int:
+    "Place of the first entries that differ."
+    return next(i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y)
+
+
+def _match(a: Any, b: Any, ids: Sequence[str], name: str, cure: str) -> None:
     "Refuse two values of one field that differ; what one arm lacks is no contradiction."
-    if a is None or b is None:
-        return
-    arrays = isinstance(a, np.ndarray) and isinstance(b, np.ndarray)
-    if (np.array_equal if arrays else eq)(a, b):
+    if a is None or b is None or _are_equal(a, b):
         return
     if isinstance(a, str) or name in ("labels", "lower"):
         _unpaired(f"{name} must match", f"{a!r} and {b!r}", cure)
-    a, b = (x.tolist() if hasattr(x, "tolist") else list(x) for x in (a, b))
-    i = next(i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y)
+    a, b = map(_as_list, (a, b))
+    i = _first_difference(a, b)
     _unpaired(f"{name} must match", f"{a[i]!r} and {b[i]!r} at item {i} ({ids[i]!r})", cure)
 
 
-def _match_ids(*arms):
-    a, b = (arm.ids for arm in arms)
+def _lacking(role: str, arm: Arm, other: Arm) -> str:
+    "How many items of the other arm one lacks, and why where its source knows; '' for none."
+    ids = set(arm.ids)
+    missing = [name for name in other.ids if name not in ids]
+    if not missing:
+        return ""
+    limit = arm.source.get("limit")
+    reason = f" (it was run with --limit {limit:g})" if limit else ""
+    text = f"{role} lacks {len(missing)} of {len(other)}{reason}: {listed(missing[:1])}"
+    return f"{text}, ..." if len(missing) > 1 else text
+
+
+def _match_ids(baseline: Arm, candidate: Arm) -> None:
+    "Refuse other items, and the same items in another order."
+    a = baseline.ids
+    b = candidate.ids
     if a == b:
         return
-    lacks = []  # how many items of the other arm one lacks, and why where its source knows
-    for who, own, other in (("baseline", *arms), ("candidate", *arms[::-1])):
-        known, limit = set(own.ids), own.source.get("limit")
-        if lost := [name for name in other.ids if name not in known]:
-            why = f" (it was run with --limit {limit:g})" if limit else ""
-            lacks.append(
-                f"{who} lacks {len(lost)} of {len(other)}{why}: {listed(lost[:1])}"
-                + ", ..." * (len(lost) > 1)
-            )
-    if lacks:
+    must = "ids must match in order"
+    gaps = (
+        _lacking("baseline", baseline, candidate),
+        _lacking("candidate", candidate, baseline),
+    )
+    if any(gaps):
+        got = f"{len(a)} and {len(b)} items, {', '.join(filter(None, gaps))}"
         form = _other_form(a, b)
+        if form:
+            _unpaired(must, f"{got}; they would match {form}", "Write the ids alike in both")
         _unpaired(
-            "ids must match in order",
-            f"{len(a)} and {len(b)} items, "
-            f"{', '.join(lacks)}{f'; they would match {form}' * bool(form)}",
-            "Write the ids alike in both"
-            if form
-            else "Measure both models on the same items, or leave those that one lacks out "
-            "of both",
+            must,
+            got,
+            "Measure both models on the same items, or leave those that one lacks out of both",
         )
-    i = next(i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y)
+    i = _first_difference(a, b)
     _unpaired(
-        "ids must match in order",
+        must,
         f"{a[i]!r} and {b[i]!r} at item {i}",
         "The ids are the same in another order: sort both files alike",
     )
 
 
-def _in_order(a, b):
-    "Losses in the order of the other arm's ids, where these are the same."
+def _in_order(a: WindowLosses, b: WindowLosses) -> WindowLosses:
+    "The losses of b in the order of a's ids, where these are the same."
     if a.ids == b.ids or len(a) != len(b):
         return b
-    places = {name: i for i, name in enumerate(b.ids)}
-    order = [places.get(name, -1) for name in a.ids]
+    row_of = {name: row for row, name in enumerate(b.ids)}
+    order = [row_of.get(name, -1) for name in a.ids]
     if min(order) < 0:
         return b
     return b.take(np.array(order)).changed(provenance={**b.provenance, "reordered": True})
 
 # %% ../../nbs/arms/04_pair.ipynb #k0000017
-_SETTINGS = {
-    name: name
-    for name in (  # what a source says, and what to call it
-        "task",
-        "evaluation_name",
-        "task_version",
-        "dataset",
-        "metric",
-        "scorer",
-        "filter",
-        "max_length",
-        "n_ctx",
-        "n_chunk",
-    )
-}
-_PROMPTS = {
+_SETTINGS = (  # of a source, of which the data follow
+    "task",
+    "evaluation_name",
+    "task_version",
+    "dataset",
+    "metric",
+    "scorer",
+    "filter",
+    "max_length",
+    "n_ctx",
+    "n_chunk",
+)
+_PROMPTS = {  # of a source, of which the prompts follow -> what a refusal calls it
     "shots": "num_fewshot",
     "chat_template": "chat template",
     "system_instruction": "system instruction",
 }
 
 
-def _match_sources(*arms):
+def _match_sources(baseline: Arm, candidate: Arm) -> None:
     "Where files of one tool hold different data or prompts, name the setting that differs."
-    facts = [arm.source for arm in arms]
-    data = all(facts) and arms[0].data_id != arms[1].data_id
-    a, b = (getattr(arm, "prompt_digests", None) or arm.ids for arm in arms)
-    for name, title in ((_SETTINGS if data else {}) | (_PROMPTS if a != b else {})).items():
-        a, b = (known.get(name) for known in facts)
-        if a == b:
+    a = baseline.source
+    b = candidate.source
+    if a and b and baseline.data_id != candidate.data_id:
+        _match_settings(a, b)
+    if _prompts_of(baseline) != _prompts_of(candidate):
+        _match_prompts(a, b)
+
+
+def _prompts_of(arm: Arm) -> Sequence[str]:
+    "The digests of the prompts, where they are known; else the ids."
+    return getattr(arm, "prompt_digests", None) or arm.ids
+
+
+def _match_settings(a: Mapping, b: Mapping) -> None:
+    "Refuse two sources with another setting."
+    for name in _SETTINGS:
+        if a.get(name) != b.get(name):
+            got = f"{a.get(name)!r} and {b.get(name)!r}"
+            _unpaired(f"{name} must match", got, f"Run both models with one {name}")
+
+
+def _match_prompts(a: Mapping, b: Mapping) -> None:
+    "Refuse two sources that made other prompts."
+    for name, title in _PROMPTS.items():
+        if a.get(name) == b.get(name):
             continue
-        if name in _SETTINGS:
-            _unpaired(
-                f"{title} must match", f"{a!r} and {b!r}", f"Run both models with one {title}"
-            )
-        a, b = ("none" if x is None else str(x)[:12] for x in (a, b))  # or a digest
+        of_a, of_b = (_spelled(source.get(name)) for source in (a, b))
         _unpaired(
             "both models must be asked with the same prompts",
-            f"{title} {a} for the baseline and {b} for the candidate",
+            f"{title} {of_a} for the baseline and {of_b} for the candidate",
             f"Run both with the same {title}",
         )
 
 
-def _match_data(a, b, cure):
+def _spelled(setting: object) -> str:
+    "A setting in a refusal; of a digest its beginning."
+    return "none" if setting is None else str(setting)[:12]
+
+
+def _match_data(a: Arm, b: Arm, cure: str) -> None:
+    "Refuse arms of two texts or tests; what one of them does not record is no contradiction."
     if not a.data_id or not b.data_id or a.data_id == b.data_id:
         return
-    lone = {*a.slices} ^ {*b.slices} | {
-        name
-        for name in ("prompt_digests", "clusters")
-        if (getattr(a, name, None) is None) != (getattr(b, name, None) is None)
-    }
-    about = lambda arm: ", ".join(
-        [
-            repr(arm.data_id),
-            *[f"text {text!r}" for text in [arm.provenance.get("text_name")] if text],
-            *[f"{n} documents" for n in [getattr(arm, "documents", None)] if n],
-        ]
-    )
-    _unpaired(
-        "data_id must match",
-        f"{min(lone)!r} in one of them only"
-        if lone
-        else f"{about(a)} ({a.model or 'baseline'}) and {about(b)} ({b.model or 'candidate'})",
-        cure,
-    )
+    fields = _fields_of_one(a, b)
+    if fields:
+        got = f"{min(fields)!r} in one of them only"
+    else:
+        got = f"{_about_data(a, 'baseline')} and {_about_data(b, 'candidate')}"
+    _unpaired("data_id must match", got, cure)
+
+
+def _fields_of_one(a: Arm, b: Arm) -> set[str]:
+    "Names of slices, prompts and clusters that one arm has and the other has not."
+    names = {*a.slices} ^ {*b.slices}
+    for name in ("prompt_digests", "clusters"):
+        if (getattr(a, name, None) is None) != (getattr(b, name, None) is None):
+            names.add(name)
+    return names
+
+
+def _about_data(arm: Arm, role: str) -> str:
+    "Digest, text and number of documents of an arm, and which arm it is."
+    parts = [repr(arm.data_id)]
+    text = arm.provenance.get("text_name")
+    documents = getattr(arm, "documents", None)
+    if text:
+        parts.append(f"text {text!r}")
+    if documents:
+        parts.append(f"{documents} documents")
+    return f"{', '.join(parts)} ({arm.model or role})"
 
 
 def unite_labels(
@@ -237,13 +294,28 @@ def in_shares(a: np.ndarray, b: np.ndarray, rising: bool) -> bool:
     return bool(min(ratio, unit_factor(low, high)) >= 20 and (is_per_cent or is_per_mille))
 
 
-def _scores_of(a: Arm, b: Arm) -> Iterator[tuple[str, np.ndarray, np.ndarray, bool]]:
-    "(name, values of both, whether it may rise to any size) of each score of both arms."
+@dataclass(frozen=True)
+class _Score:
+    "A score that both arms have."
+
+    name: str
+    baseline: np.ndarray  # shape (n,)
+    candidate: np.ndarray
+    is_unlimited: bool  # whether it may rise to any size, as seconds
+
+    def is_in_two_units(self) -> bool:
+        "Whether it looks like a share in one arm and, say, a percentage in the other."
+        return in_shares(self.baseline, self.candidate, rising=not self.is_unlimited)
+
+
+def _scores_of(a: Arm, b: Arm) -> Iterator[_Score]:
+    "Each score of both arms, the main one first."
     for name in ["", *a.others.keys() & b.others.keys()]:
         x, y = (arm.others[name] if name else arm.values for arm in (a, b))
         is_lower = name in a.lower if name else a.better == "lower"
-        words = re.findall("[a-z]+", (name or a.score).lower())
-        yield name or a.score, x, y, is_lower and LOWER_SHARES.isdisjoint(words)
+        title = name or a.score
+        words = re.findall("[a-z]+", title.lower())
+        yield _Score(title, x, y, is_lower and LOWER_SHARES.isdisjoint(words))
 
 
 def is_same_unit(a: Arm, b: Arm) -> bool:
@@ -255,15 +327,15 @@ def _match_units(a: Arm, b: Arm) -> None:
     "Refuse a score that is a share in one arm and, say, a percentage in the other."
     if is_same_unit(a, b):
         return
-    for name, x, y, is_unlimited in _scores_of(a, b):
-        if not in_shares(x, y, rising=not is_unlimited):
+    for score in _scores_of(a, b):
+        if not score.is_in_two_units():
             continue
-        spans = [f"{v.min():g} to {v.max():g}" for v in (x, y)]
-        factor = 100 if unit_factor(x, y) <= 316 else 1000
+        of_a, of_b = (f"{v.min():g} to {v.max():g}" for v in (score.baseline, score.candidate))
+        factor = 100 if unit_factor(score.baseline, score.candidate) <= 316 else 1000
         refuse(
             "pair",
             "both arms must be in one unit",
-            f"{name!r} from {spans[0]} in the baseline and from {spans[1]} in the candidate",
+            f"{score.name!r} from {of_a} in the baseline and from {of_b} in the candidate",
             f"Divide one by {factor}, or write both alike; if both are in one unit, say "
             "same_unit=True (a key of the provenance)",
             error=PairingError,
@@ -275,12 +347,16 @@ def units_doubts(a: Arm, b: Arm) -> list[str]:
     "Scores of any size that look like a share in one arm and per cent in the other."
     if is_same_unit(a, b):
         return []
-    return [
-        f"{name} is {x.min():g} to {x.max():g} in the baseline and {y.min():g} to "
-        f"{y.max():g} in the candidate: if one is in per cent, write both alike."
-        for name, x, y, is_unlimited in _scores_of(a, b)
-        if is_unlimited and in_shares(x, y, rising=True)
-    ]
+    doubts = []
+    for score in _scores_of(a, b):
+        x = score.baseline
+        y = score.candidate
+        if score.is_unlimited and in_shares(x, y, rising=True):
+            doubts.append(
+                f"{score.name} is {x.min():g} to {x.max():g} in the baseline and {y.min():g} "
+                f"to {y.max():g} in the candidate: if one is in per cent, write both alike."
+            )
+    return doubts
 
 # %% ../../nbs/arms/04_pair.ipynb #k0000020
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -296,20 +372,20 @@ class Pair:
     def n(self) -> int:
         return len(self.baseline)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.n
 
-    def __repr__(self):
-        names = " and ".join(
-            repr(arm.model or "unnamed") for arm in (self.baseline, self.candidate)
+    def __repr__(self) -> str:
+        baseline, candidate = (
+            arm.model or "unnamed" for arm in (self.baseline, self.candidate)
         )
-        return f"Pair({names}, {self.kind}, n={self.n})"
+        return f"Pair({baseline!r} and {candidate!r}, {self.kind}, n={self.n})"
 
     @property
     def clusters(self) -> tuple[str, ...] | None:
         "Document or cluster of each item, from the arm that says so."
-        own = self.baseline.clusters
-        return self.candidate.clusters if own is None else own
+        clusters = self.baseline.clusters
+        return self.candidate.clusters if clusters is None else clusters
 
     @property
     def slices(self) -> dict:
@@ -326,19 +402,43 @@ class Pair:
 # %% ../../nbs/arms/04_pair.ipynb #holdsrun1
 def holds_runs(arm: object) -> bool:
     "Whether it is a list of training runs, or the arm that keeps them."
-    return (
-        getattr(arm, "kind", "") == "runs"
-        or isinstance(arm, (list, tuple))
-        and bool(arm)
-        and all(isinstance(run, Mapping) or hasattr(run, "terminal") for run in arm)
-    )
+    if getattr(arm, "kind", "") == "runs":
+        return True
+    if not isinstance(arm, (list, tuple)) or not arm:
+        return False
+    return all(isinstance(run, Mapping) or hasattr(run, "terminal") for run in arm)
 
 # %% ../../nbs/arms/04_pair.ipynb #k0000022
-def _called(role, arm) -> str:
+def _called(role: str, arm: object) -> str:
     "What an arm is to its reader: its kind and model; the type of what is no arm."
     if not isinstance(arm, Arm):
         return type(arm).__name__
     return f"{arm.kind} ({role} {arm.model!r})" if arm.model else f"{arm.kind} ({role})"
+
+
+def _check_kinds(baseline: object, candidate: object) -> None:
+    "Refuse what are not two arms of one kind."
+    arms = baseline, candidate
+    n_arms = sum(isinstance(arm, Arm) for arm in arms)
+    if n_arms == 2 and baseline.kind == candidate.kind:
+        return
+    if n_arms:
+        cure = "Pair losses with losses, answers with answers"
+    elif all(map(holds_runs, arms)):
+        cure = (
+            'compare_runs(MetricSpec("loss", "lower"), baseline_runs=a, '
+            "candidate_runs=b) pairs runs by seed"
+        )
+    else:
+        cure = (
+            "pair_arrays(before, after, tokens) pairs arrays of losses; Scores and "
+            "Predictions hold marks and answers"
+        )
+    _unpaired(
+        "the arms must be losses, answers or scores, of one kind",
+        f"{_called('baseline', baseline)} and {_called('candidate', candidate)}",
+        cure,
+    )
 
 
 _PLAN = "Score both models with one tokenizer and one plan"
@@ -368,49 +468,21 @@ def pair(
     candidate: Arm,  # the same kind of arm, on the same items
 ) -> Pair:
     "Match two arms item by item; a PairingError names the first thing in which they differ."
-    arms = [baseline, candidate]
-    kinds = {getattr(arm, "kind", None) for arm in arms}
-    if len(kinds) > 1 or not all(isinstance(arm, Arm) for arm in arms):
-        other = any(isinstance(arm, Arm) for arm in arms)
-        _unpaired(
-            "the arms must be losses, answers or scores, of one kind",
-            " and ".join(map(_called, ("baseline", "candidate"), arms)),
-            "Pair losses with losses, answers with answers"
-            if other
-            else 'compare_runs(MetricSpec("loss", "lower"), baseline_runs=a, '
-            "candidate_runs=b) pairs runs by seed"
-            if all(map(holds_runs, arms))
-            else "pair_arrays(before, after, tokens) pairs arrays of losses; Scores and "
-            "Predictions hold marks and answers",
-        )
-    if not any(map(len, arms)):
+    _check_kinds(baseline, candidate)
+    a, b = baseline, candidate
+    if not len(a) and not len(b):
         _unpaired("there must be at least one item", "none", "Measure both models")
-    for arm in arms:
-        refuse_zeros(arm, "pair")
-    cuts = [arm.provenance.get("windowing") for arm in arms]
-    if None not in cuts and cuts[0] != cuts[1]:
-        _unpaired(
-            "both models must be scored with one windowing",
-            f"{cuts[0]!r} and {cuts[1]!r}",
-            "Score one of them again",
-        )
-    _match_sources(*arms)
-    if kinds == {"losses"}:
-        _match_data(*arms, _PLAN + " on one text")
-        arms[1] = _in_order(*arms)
-    _match_ids(*arms)
-    a, b = unite_labels(arms)
-    for name, cure in _AGREE.items():
-        _match(getattr(a, name, None), getattr(b, name, None), a.ids, name, cure)
-    for name in a.slices.keys() & b.slices.keys():
-        _match(
-            a.slices[name],
-            b.slices[name],
-            a.ids,
-            name,
-            "Correct the column; what belongs to the model cannot be a slice",
-        )
-    if kinds == {"scores"}:
+    refuse_zeros(a, "pair")
+    refuse_zeros(b, "pair")
+    _match_windowing(a, b)
+    _match_sources(a, b)
+    if a.kind == "losses":
+        _match_data(a, b, _PLAN + " on one text")
+        b = _in_order(a, b)
+    _match_ids(a, b)
+    a, b = unite_labels((a, b))
+    _match_fields(a, b)
+    if a.kind == "scores":
         _match_units(a, b)
     _match_data(
         a,
@@ -420,34 +492,46 @@ def pair(
     )
     return Pair(baseline=a, candidate=b)
 
+
+def _match_windowing(a: Arm, b: Arm) -> None:
+    "Refuse texts that were cut into windows in two ways, where both arms say how."
+    of_a, of_b = (arm.provenance.get("windowing") for arm in (a, b))
+    if None not in (of_a, of_b) and of_a != of_b:
+        _unpaired(
+            "both models must be scored with one windowing",
+            f"{of_a!r} and {of_b!r}",
+            "Score one of them again",
+        )
+
+
+def _match_fields(a: Arm, b: Arm) -> None:
+    "Refuse the first field, and then the first slice, in which the items differ."
+    for name, cure in _AGREE.items():
+        _match(getattr(a, name, None), getattr(b, name, None), a.ids, name, cure)
+    cure = "Correct the column; what belongs to the model cannot be a slice"
+    for name in a.slices.keys() & b.slices.keys():
+        _match(a.slices[name], b.slices[name], a.ids, name, cure)
+
 # %% ../../nbs/arms/04_pair.ipynb #k0000025
 def pair_arrays(
-    baseline_log_loss,  # l_i(A), shape (n,) [nats/token]
-    candidate_log_loss,  # l_i(B), shape (n,) [nats/token]
-    tokens,  # t_i, shape (n,), counts >= 1
+    baseline_log_loss: object,  # l_i(A), shape (n,) [nats/token]
+    candidate_log_loss: object,  # l_i(B), shape (n,) [nats/token]
+    tokens: object,  # t_i, shape (n,), counts >= 1
     *,
-    document_ids=None,  # n names: windows of one document depend on each other
+    document_ids: object = None,  # n names: windows of one document depend on each other
 ) -> Pair:
     "A pair from arrays of the same windows in the same order."
     where = "pair_arrays"
-    refuse_misaligned(
-        where,
-        {
-            "baseline_log_loss": baseline_log_loss,
-            "candidate_log_loss": candidate_log_loss,
-            "tokens": tokens,
-            "document_ids": document_ids,
-        },
+    losses = {
+        "baseline_log_loss": baseline_log_loss,
+        "candidate_log_loss": candidate_log_loss,
+    }
+    refuse_misaligned(where, losses | {"tokens": tokens, "document_ids": document_ids})
+    a, b = (
+        as_vector(values, where=where, name=name, minimum=0) for name, values in losses.items()
     )
-    arms = [
-        as_vector(values, where=where, name=name, minimum=0)
-        for name, values in (
-            ("baseline_log_loss", baseline_log_loss),
-            ("candidate_log_loss", candidate_log_loss),
-        )
-    ]
     tokens = as_counts(tokens, where=where, name="tokens")
-    lengths = [len(arms[0]), len(arms[1]), len(tokens)]
+    lengths = [len(a), len(b), len(tokens)]
     if len(set(lengths)) > 1 or not lengths[0]:
         refuse(
             where,
@@ -456,7 +540,7 @@ def pair_arrays(
             "Pass the same windows three times",
             error=PairingError,
         )
-    if _only_zeros_and_ones(arms):
+    if _only_zeros_and_ones([a, b]):
         refuse(
             where,
             "log losses must be in nats per token",
@@ -464,14 +548,12 @@ def pair_arrays(
             "These look like answers, wrong or right: pair two Scores, or two Predictions",
         )
     ids = tuple(map(str, range(len(tokens))))
-    baseline = WindowLosses.from_arrays(
-        ids, tokens, arms[0], sums=False, document_ids=document_ids
-    )
+    baseline = WindowLosses.from_arrays(ids, tokens, a, sums=False, document_ids=document_ids)
     candidate = WindowLosses.from_arrays(
-        ids, tokens, arms[1], sums=False, document_ids=baseline.document_ids
+        ids, tokens, b, sums=False, document_ids=baseline.document_ids
     )
-    for arm in (baseline, candidate):
-        refuse_zeros(arm, where)
+    refuse_zeros(baseline, where)
+    refuse_zeros(candidate, where)
     return Pair(baseline=baseline, candidate=candidate)
 
 

@@ -9,7 +9,7 @@ __all__ = ['WEIGHT_UNITS', 'RESERVED', 'LARGEST', 'WORST', 'sums_of_each', 'as_m
 # %% ../../nbs/arms/02_window_losses.ipynb #k0000005
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, NoReturn
 
 import numpy as np
 
@@ -32,7 +32,7 @@ RESERVED = ("window_id", "tokens", "log_loss", "n_bytes", "document_id", "split"
 LARGEST = 1e80  # sums of cubes of totals stay within float64
 
 
-def sums_of_each(columns, where: str, name: str, n: int) -> dict[str, np.ndarray]:
+def sums_of_each(columns: object, where: str, name: str, n: int) -> dict[str, np.ndarray]:
     "Further per-window sums by name."
     if columns is None:
         return {}
@@ -54,20 +54,20 @@ WORST = 25.0  # nats per token; guessing among all words of any vocabulary costs
 
 
 def as_means(
-    losses,
+    losses: "WindowLosses",
     sums: bool | None,  # each is a sum; None: a mean, refused where it can be none
     where: str = "WindowLosses.from_arrays",
     name: str = "log_loss",
     cure: str = "If each is a sum over its window, say sums=True; if it is a mean, sums=False",
-):
+) -> "WindowLosses":
     "The losses as means: sums are divided by their weights."
     if sums:
         return losses.changed(log_loss=losses.log_loss / losses.tokens)
-    unit, mean = losses.weight_unit.removesuffix("s"), losses.totals[0].sum() / losses.weight
+    mean = losses.totals[0].sum() / losses.weight
     if sums is None and mean > WORST:
-        refuse(
-            where, f"{name} must be a mean in nats per {unit}", f"{mean:.4g} on average", cure
-        )
+        unit = losses.weight_unit.removesuffix("s")
+        must = f"{name} must be a mean in nats per {unit}"
+        refuse(where, must, f"{mean:.4g} on average", cure)
     return losses
 
 
@@ -94,7 +94,7 @@ def check_scored(provenance: Mapping, n: int, where: str = "WindowLosses") -> No
     )
 
 
-def facts_of_all(value, where: str, name: str, n: int) -> dict:
+def facts_of_all(value: object, where: str, name: str, n: int) -> dict:
     "What is known of the scoring of all n windows."
     facts = plain_json(value, where, name)
     check_scored(facts, n, where)
@@ -120,47 +120,50 @@ def refuse_zeros(
     "Refuse losses, or those of a document or a long window, that are all exactly 0."
     if not isinstance(arm, WindowLosses):
         return
-    zero = arm.log_loss == 0
-    if not zero.any():
+    is_zero = arm.log_loss == 0
+    if not is_zero.any():
         return
-    if zero.all() and arm.tokens.sum() >= _FEW:
-        _refuse_all(where, len(zero))
+    if is_zero.all() and arm.tokens.sum() >= _FEW:
+        _refuse_all(where, len(is_zero))
     if arm.document_ids is not None:
         codes, n = unit_codes(arm.document_ids)
-        counts = np.bincount(codes, arm.tokens, n)
-        empty = (np.bincount(codes, ~zero, n) == 0) & (counts >= _FEW)
-        if empty.any():
-            first = int(np.argmax(empty[codes]))
-            _refuse_some(where, arm.document_ids[first], int(empty.sum()))
-    long = zero & (arm.tokens >= _LONG)
-    if long.any():
-        _refuse_window(where, arm.window_ids[int(np.argmax(long))])
+        has_loss = np.bincount(codes, ~is_zero, n) > 0
+        is_empty = ~has_loss & (np.bincount(codes, arm.tokens, n) >= _FEW)
+        if is_empty.any():
+            first = int(np.argmax(is_empty[codes]))
+            _refuse_some(where, arm.document_ids[first], int(is_empty.sum()))
+    is_long = is_zero & (arm.tokens >= _LONG)
+    if is_long.any():
+        _refuse_window(where, arm.window_ids[int(np.argmax(is_long))])
 
 
 _MEASURED = "a loss must have been measured"
-_AGAIN = "Log-probabilities were not returned: score it again"
+_RESCORE = "Log-probabilities were not returned: score it again"
 
 
-def _refuse_all(where, n):
-    refuse(where, _MEASURED, f"{n} losses that are exactly 0", _AGAIN, code="zeros")
+def _refuse_all(where: str, n: int) -> NoReturn:
+    "Refuse n windows, none of which has a loss."
+    refuse(where, _MEASURED, f"{n} losses that are exactly 0", _RESCORE, code="zeros")
 
 
-def _refuse_some(where, name, n):
+def _refuse_some(where: str, name: str, n: int) -> NoReturn:
+    "Refuse n documents without a loss, by the name of the first."
     refuse(
         where,
         _MEASURED,
         f"only 0 in document {name!r} ({n} such)",
-        f"{_AGAIN}, or leave it out of every file",
+        f"{_RESCORE}, or leave it out of every file",
         code="zeros",
     )
 
 
-def _refuse_window(where, name):  # perhaps of one batch: how many there are is not known
+def _refuse_window(where: str, name: str) -> NoReturn:
+    "Refuse a long window without a loss; of a batch, how many there are is not known."
     refuse(
         where,
         _MEASURED,
         f"exactly 0 for all tokens of window {name!r}",
-        f"{_AGAIN}, or leave such windows out of every file",
+        f"{_RESCORE}, or leave such windows out of every file",
         code="zeros",
     )
 
@@ -248,11 +251,12 @@ class WindowLosses(Arm):
         return self.columns.get("own_tokens") if self.weight_unit == "bytes" else None
 
 # %% ../../nbs/arms/02_window_losses.ipynb #spl2
-def find_splits(arm) -> tuple[dict[str, np.ndarray], str]:  # of bool, shape (n,)
+def find_splits(arm: Arm) -> tuple[dict[str, np.ndarray], str]:  # of bool, shape (n,)
     "Which windows are of preview and of final, and why: as recorded, or the two halves."
     if arm.split is None:
-        preview, how = np.arange(len(arm)) < len(arm) // 2, "halves"
+        reason = "halves"
+        is_preview = np.arange(len(arm)) < len(arm) // 2
     else:
-        preview = np.array([word == "preview" for word in arm.split])
-        how = "recorded"
-    return {"preview": preview, "final": ~preview}, how
+        reason = "recorded"
+        is_preview = np.array([word == "preview" for word in arm.split])
+    return {"preview": is_preview, "final": ~is_preview}, reason

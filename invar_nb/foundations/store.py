@@ -21,12 +21,14 @@ import re
 import shutil
 import stat
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
 import msgspec
 import numpy as np
@@ -34,42 +36,52 @@ import numpy as np
 from .refuse import ContractError, is_writable, refuse
 
 # %% ../../nbs/foundations/02_store.ipynb #c042
-def _plain_json(value: object, path: str) -> object:
-    "A plain JSON value, or a refusal that names the path to the culprit."
+def _refuse_json(must: str, got: str, path: str, cure: str) -> NoReturn:
+    "Refuse a value that JSON cannot hold, with the path to it."
+    refuse("canonical_json", must, f"{got} at {path}", cure)
 
-    def wrong(must, got, cure):
-        refuse("canonical_json", must, f"{got} at {path}", cure)
 
-    if isinstance(value, (np.generic, np.ndarray)):
-        value = value.tolist()
+_SCALARS = (bool, int, float, str, type(None))
+
+
+def _plain_scalar(value: object, path: str) -> None | bool | int | float | str:
+    "A value of Python that JSON has as one, or a refusal."
     if value is None or isinstance(value, bool):
         return value
-    if isinstance(value, numbers.Integral):
-        return int(value)
     if isinstance(value, float):
         if math.isfinite(value):
             return float(value)
-        wrong("numbers must be finite", repr(value), "Write None and say why")
+        cure = "Write None and say why"
+        _refuse_json("numbers must be finite", repr(value), path, cure)
     if isinstance(value, str):
         if is_writable(value):
             return str.__str__(value)
-        wrong(
-            "text must be writable as UTF-8", repr(value), "Decode it with the right encoding"
-        )
+        cure = "Decode it with the right encoding"
+        _refuse_json("text must be writable as UTF-8", repr(value), path, cure)
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    _refuse_json(
+        "values must be JSON: mapping, sequence, text, number, true, false or null",
+        type(value).__name__,
+        path,
+        "Turn it into one of these first",
+    )
+
+
+def _plain_json(value: object, path: str) -> object:
+    "A plain JSON value, or a refusal that names the path to the culprit."
+    if isinstance(value, (np.generic, np.ndarray)):
+        value = value.tolist()
     if isinstance(value, (list, tuple)):
         return [_plain_json(item, f"{path}[{i}]") for i, item in enumerate(value)]
-    if not isinstance(value, Mapping):
-        wrong(
-            "values must be JSON: mapping, sequence, text, number, true, false or null",
-            type(value).__name__,
-            "Turn it into one of these first",
-        )
+    if isinstance(value, _SCALARS) or not isinstance(value, Mapping):
+        return _plain_scalar(value, path)
     for key in value:
         if not isinstance(key, str):
-            wrong("keys must be strings", repr(key), "Convert it to text")
+            _refuse_json("keys must be strings", repr(key), path, "Convert it to text")
     return {
-        _plain_json(k, f"a key of {path}"): _plain_json(item, f"{path}.{k}")
-        for k, item in value.items()
+        _plain_json(key, f"a key of {path}"): _plain_json(item, f"{path}.{key}")
+        for key, item in value.items()
     }
 
 
@@ -97,9 +109,9 @@ def canonical_json(value: object, *, indent: int | None = None) -> str:
 MOST_VALUES = 2**24  # of one text of JSON
 
 
-def _in_unicode(value, escapes):
+def _in_unicode(value: object, has_escapes: bool) -> object:
     "The value, where none of its texts holds half of a pair of surrogates."
-    if escapes:
+    if has_escapes:
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     return value
 
@@ -117,50 +129,57 @@ def check_values(text: str | bytes, where: str) -> None:
         )
 
 
-def strict_json(text: str | bytes, *, where: str) -> object:
-    "Read UTF-8 JSON, refusing what `json.loads` lets pass: NaN, 1e999, 1e-999, repeated keys."
-
-    def number(literal):
-        value = float(literal)
-        if not math.isfinite(value):
-            refuse(
-                where,
-                "JSON numbers must be finite",
-                literal,
+def _finite_number(literal: str, where: str) -> float:
+    "The float of a number in JSON; NaN, infinities and what would become 0 are refused."
+    value = float(literal)
+    if not math.isfinite(value):
+        cure = "Measure it again, or leave its row out of every file"
+        if literal == "-Infinity":
+            cure = (
                 "As a log-probability it is a token of probability 0: that text has no "
                 "perplexity, leave it out of every file"
-                if literal == "-Infinity"
-                else "Measure it again, or leave its row out of every file",
             )
-        if value == 0 and set("123456789") & {*literal.lower().partition("e")[0]}:
-            refuse(
-                where,
-                "JSON numbers must not vanish in float64",
-                f"{literal}, which would become 0",
-                "Change the unit, or write 0",
-            )
-        return value
+        refuse(where, "JSON numbers must be finite", literal, cure)
+    mantissa = literal.lower().partition("e")[0]
+    if value == 0 and not set("123456789").isdisjoint(mantissa):
+        refuse(
+            where,
+            "JSON numbers must not vanish in float64",
+            f"{literal}, which would become 0",
+            "Change the unit, or write 0",
+        )
+    return value
 
-    def integer(literal):
-        if len(literal) < 309 or math.isfinite(float(literal)):
-            return int(literal)
-        refuse(where, "JSON integers must fit float64", literal, "Write it as text")
 
-    def mapping(items):
-        if len(fields := dict(items)) == len(items):
-            return fields
-        twice = Counter(key for key, _ in items).most_common(1)[0][0]
-        refuse(where, "JSON keys must not repeat", repr(twice), "Keep one of them")
+def _fitting_integer(literal: str, where: str) -> int:
+    "The integer of a number in JSON; one beyond float64 is refused."
+    if len(literal) < 309 or math.isfinite(float(literal)):
+        return int(literal)
+    refuse(where, "JSON integers must fit float64", literal, "Write it as text")
 
+
+def _unique_keys(items: list[tuple[str, object]], where: str) -> dict[str, object]:
+    "The mapping of an object in JSON; a key that repeats is refused."
+    fields = dict(items)
+    if len(fields) == len(items):
+        return fields
+    counts = Counter(key for key, _ in items)
+    key = counts.most_common(1)[0][0]
+    refuse(where, "JSON keys must not repeat", repr(key), "Keep one of them")
+
+
+def strict_json(text: str | bytes, *, where: str) -> object:
+    "Read UTF-8 JSON, refusing what `json.loads` lets pass: NaN, 1e999, 1e-999, repeated keys."
     check_values(text, where)
+    number = partial(_finite_number, where=where)
     try:
         text = text.decode("utf-8") if isinstance(text, bytes) else text
         value = json.loads(
             text,
             parse_constant=number,
             parse_float=number,
-            parse_int=integer,
-            object_pairs_hook=mapping,
+            parse_int=partial(_fitting_integer, where=where),
+            object_pairs_hook=partial(_unique_keys, where=where),
         )
         return _in_unicode(value, "\\ud" in text.lower())
     except UnicodeEncodeError:
@@ -171,11 +190,9 @@ def strict_json(text: str | bytes, *, where: str) -> object:
             "Write both halves of the surrogate pair",
         )
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        cure = (
-            "Remove what follows the value"
-            if str(error).startswith("Extra data")
-            else "The file is cut off or is not JSON; write it again"
-        )
+        cure = "The file is cut off or is not JSON; write it again"
+        if str(error).startswith("Extra data"):
+            cure = "Remove what follows the value"
         refuse(where, "the text must be UTF-8 JSON", str(error), cure)
     except RecursionError:
         refuse(
@@ -208,20 +225,23 @@ def _value_at(value: object, path: str) -> object:
     return value
 
 
+def _members(kind: object) -> Sequence:
+    "The types of a union; of any other type itself."
+    return getattr(kind, "types", [kind])
+
+
 def _types_at(kind: object, name: str, index: str) -> Iterator:
     "The types that a field or an item may have, from those of what holds it."
-    for one in getattr(kind, "types", [kind]):
-        for field in getattr(one, "fields", ()):
+    for member in _members(kind):
+        for field in getattr(member, "fields", ()):
             if field.encode_name == name:
                 yield field.type
         if not index:
             continue
-        yield from getattr(one, "item_types", ())
-        yield from (
-            getattr(one, f"{of}_type")
-            for of in ("item", "value")
-            if hasattr(one, f"{of}_type")
-        )
+        yield from getattr(member, "item_types", ())
+        for attribute in ("item_type", "value_type"):
+            if hasattr(member, attribute):
+                yield getattr(member, attribute)
 
 
 def _words_at(shape: type, path: str) -> str:
@@ -229,33 +249,71 @@ def _words_at(shape: type, path: str) -> str:
     from msgspec.inspect import type_info
 
     kinds = [type_info(shape)]
-    for step in _STEP.findall(path):
-        kinds = [inner for kind in kinds for inner in _types_at(kind, *step)]
-    kinds = [one for kind in kinds for one in getattr(kind, "types", [kind])]
-    words = [repr(word) for kind in kinds for word in getattr(kind, "values", ())]
-    return " or ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+    for name, index in _STEP.findall(path):
+        kinds = [*chain.from_iterable(_types_at(kind, name, index) for kind in kinds)]
+    members = chain.from_iterable(map(_members, kinds))
+    values = chain.from_iterable(getattr(member, "values", ()) for member in members)
+    words = [*map(repr, values)]
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} or {words[-1]}"
 
 
-def _explained_value(message: str, value: object, shape: type) -> str:
+def _cut(text: str) -> str:
+    "A text of at most 60 characters, the middle of a longer one left out."
+    return text if len(text) <= 60 else f"{text[:40]}...{text[-12:]}"
+
+
+@dataclass(frozen=True)
+class _Complaint:
+    "A message of msgspec, taken apart."
+
+    message: str  # such as `Expected int, got str`
+    path: str  # such as `$.rows[3].name`; "" for the whole value
+    culprit: object  # what stands at the path; _UNCLEAR where the path does not say
+    value: object  # the whole value
+
+    @property
+    def place(self) -> str:
+        "` at rows[3].name`; '' where the path is that of the whole value."
+        return f" at {self.path.removeprefix('$').removeprefix('.')}" if self.path else ""
+
+    @property
+    def place_or_value(self) -> str:
+        "The place, or else a value that is short enough to be shown."
+        if self.path or isinstance(self.value, (dict, bytes)):
+            return self.place
+        return f": {self.value!r}"
+
+    @property
+    def shown(self) -> str:
+        "The culprit in a sentence."
+        return "a value" if self.culprit is _UNCLEAR else _cut(repr(self.culprit))
+
+
+def _read_complaint(error: str, value: object) -> _Complaint:
+    message, _, path = error.replace("`", "").partition(" - at ")
+    return _Complaint(message, path, _value_at(value, path), value)
+
+
+def _explained_value(error: str, value: object, shape: type) -> str:
     "A message of msgspec: what stands there, in place of what may stand there."
-    said, at, path = message.replace("`", "").partition(" - at ")
-    there = _value_at(value, path)
-    shown = "a value" if there is _UNCLEAR else repr(there)
-    shown = shown if len(shown) <= 60 else f"{shown[:40]}...{shown[-12:]}"
-    place = f" at {path.removeprefix('$').removeprefix('.')}" if at else ""
-    whole = "" if place or isinstance(value, (dict, bytes)) else f": {value!r}"
-    if match := re.fullmatch("Expected (.+), got (.+)", said, re.S):
-        got = f"a length of {match[2]}" if "length" in match[1] else match[2]
-        return f"{got} in place of {match[1]}{place or whole}"
-    if match := re.fullmatch("Expected str matching regex (.*)", said, re.S):
-        if isinstance(there, str) and not there.isprintable():
-            return f"{shown}, a text of several lines or with control characters{place}"
-        return f"{shown} in place of a text that matches {match[1]}{place}"
-    if match := re.fullmatch("Invalid enum value (.*)", said, re.S):
-        return f"{match[1]} in place of {_words_at(shape, path)}{place}"
-    if match := re.fullmatch("Expected (.+)", said, re.S):
-        return f"{shown} in place of {match[1]}{place}"
-    return said + (place or whole)
+    complaint = _read_complaint(error, value)
+    message = complaint.message
+    at = complaint.place
+    if match := re.fullmatch("Expected (.+), got (.+)", message, re.S):
+        expected, got = match.groups()
+        got = f"a length of {got}" if "length" in expected else got
+        return f"{got} in place of {expected}{complaint.place_or_value}"
+    if match := re.fullmatch("Expected str matching regex (.*)", message, re.S):
+        if isinstance(complaint.culprit, str) and not complaint.culprit.isprintable():
+            return f"{complaint.shown}, a text of several lines or with control characters{at}"
+        return f"{complaint.shown} in place of a text that matches {match[1]}{at}"
+    if match := re.fullmatch("Invalid enum value (.*)", message, re.S):
+        return f"{match[1]} in place of {_words_at(shape, complaint.path)}{at}"
+    if match := re.fullmatch("Expected (.+)", message, re.S):
+        return f"{complaint.shown} in place of {match[1]}{at}"
+    return message + complaint.place_or_value
 
 # %% ../../nbs/foundations/02_store.ipynb #door0002
 def as_shape(
@@ -266,8 +324,8 @@ def as_shape(
     cure: str,  # as of `refuse`
     *,
     strict: bool = True,  # False: "1" is a number
-    **more,  # error, code
-):
+    **how: Any,  # error, code: as of `refuse`
+) -> Any:
     "The value as this type, or a refusal that names its field: the one door of readers."
     try:
         if isinstance(value, bytes):
@@ -278,7 +336,7 @@ def as_shape(
     except ContractError:
         raise
     except (ValueError, RecursionError) as error:
-        refuse(where, must, _explained_value(str(error), value, shape), cure, **more)
+        refuse(where, must, _explained_value(str(error), value, shape), cure, **how)
 
 # %% ../../nbs/foundations/02_store.ipynb #c007
 ASIDE = ("digest", "environment")  # fields that the digest of a document does not cover
@@ -329,6 +387,23 @@ def width_of(value: object) -> float:
     return abs(ends[1] - ends[0])
 
 # %% ../../nbs/foundations/02_store.ipynb #c041d19
+def _leaves_agree(stored: object, computed: object, close: float, width: float) -> bool:
+    "Whether two values of one type are equal, floats up to rounding."
+    if type(stored) is not type(computed):
+        return False
+    if isinstance(stored, float):
+        return math.isclose(stored, computed, rel_tol=close, abs_tol=close * width)
+    return stored == computed
+
+
+def _width_for(name: str, computed: Mapping) -> float:
+    "Width of the interval that measures a field of an object; 0.0 where none does."
+    if name in OF_INTERVAL:
+        intervals = [computed, *(computed.get(field) for field in INTERVALS)]
+        return max(map(width_of, intervals))
+    return width_of(computed.get(name)) if name.endswith(INTERVALS) else 0.0
+
+
 def differences(
     stored: object,  # two JSON values: one that is to be checked,
     computed: object,  # and one that is trusted, whose intervals measure
@@ -340,47 +415,29 @@ def differences(
 ) -> Iterator[tuple[str, object, object]]:
     "Path of each leaf that differs, with both values."
     if isinstance(stored, dict) and isinstance(computed, dict):
-        beside = max(width_of(computed), *(width_of(computed.get(k)) for k in INTERVALS))
         names = sorted({*stored, *computed}, key=lambda name: (name in last, name))
-        steps = [
-            (
-                stored.get(k, ABSENT),
-                computed.get(k, ABSENT),
-                f"{path}.{k}".lstrip("."),
-                beside
-                if k in OF_INTERVAL
-                else width_of(computed.get(k))
-                if k.endswith(INTERVALS)
-                else 0.0,
+        for name in names:
+            yield from differences(
+                stored.get(name, ABSENT),
+                computed.get(name, ABSENT),
+                close=close,
+                last=last,
+                path=f"{path}.{name}".lstrip("."),
+                width=_width_for(name, computed),
             )
-            for k in names
-        ]
-    elif (
-        isinstance(stored, list)
-        and isinstance(computed, list)
-        and len(stored) == len(computed)
-    ):
-        steps = [
-            (x, y, f"{path}[{i}]", width)
-            for i, (x, y) in enumerate(zip(stored, computed, strict=True))
-        ]
-    else:
-        steps, same = (
-            [],
-            type(stored) is type(computed)
-            and (
-                math.isclose(stored, computed, rel_tol=close, abs_tol=close * width)
-                if isinstance(stored, float)
-                else stored == computed
-            ),
-        )
-        if not same:
-            yield path, stored, computed
-    for x, y, at, measure in steps:
-        yield from differences(x, y, close=close, last=last, path=at, width=measure)
+        return
+    are_lists = isinstance(stored, list) and isinstance(computed, list)
+    if are_lists and len(stored) == len(computed):
+        for i, (item, trusted) in enumerate(zip(stored, computed, strict=True)):
+            yield from differences(
+                item, trusted, close=close, last=last, path=f"{path}[{i}]", width=width
+            )
+        return
+    if not _leaves_agree(stored, computed, close, width):
+        yield path, stored, computed
 
 
-def first_difference(stored: object, computed: object, **how) -> tuple | None:
+def first_difference(stored: object, computed: object, **how: Any) -> tuple | None:
     "The first of the `differences`; None where there is none."
     return next(differences(stored, computed, **how), None)
 
@@ -388,14 +445,10 @@ def first_difference(stored: object, computed: object, **how) -> tuple | None:
 MOST_BYTES, MOST_LINE = 2**29, 2**26  # of a file that is read whole, and of a line
 
 
-def as_file(path: str | os.PathLike, where: str) -> Path:
-    "The path of a regular file that is there."
-    if not isinstance(path, (str, os.PathLike)):
-        refuse(
-            where, "path must be the name of a file", type(path).__name__, "Pass it as text"
-        )
+def _mode_of(path: str | os.PathLike, where: str) -> int:
+    "What kind of file a path names, as the system encodes it; refused where there is none."
     try:
-        mode = os.stat(path).st_mode
+        return os.stat(path).st_mode
     except FileNotFoundError:
         refuse(where, "the file must exist", str(path), "Check the path; nothing was read")
     except (OSError, ValueError) as error:
@@ -405,16 +458,20 @@ def as_file(path: str | os.PathLike, where: str) -> Path:
             f"{path} ({getattr(error, 'strerror', error)})",
             "Check its name and permissions",
         )
+
+
+def as_file(path: str | os.PathLike, where: str) -> Path:
+    "The path of a regular file that is there."
+    if not isinstance(path, (str, os.PathLike)):
+        got = type(path).__name__
+        refuse(where, "path must be the name of a file", got, "Pass it as text")
+    mode = _mode_of(path, where)
     if not stat.S_ISREG(mode):
         kind = "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"
         refuse(where, "the path must name a regular file", f"{path}, {kind}", "Name a file")
     if not os.access(path, os.R_OK):
-        refuse(
-            where,
-            "the file must be readable",
-            f"{path} (Permission denied)",
-            "Check its permissions",
-        )
+        got = f"{path} (Permission denied)"
+        refuse(where, "the file must be readable", got, "Check its permissions")
     return Path(path)
 
 
@@ -446,16 +503,13 @@ def read_file(path: str | os.PathLike, where: str, most: int = MOST_BYTES) -> by
 def read_lines(path: str | os.PathLike, where: str) -> Iterator[tuple[str, bytes]]:
     "(what an error calls it, the line) of each line of a regular file, none too long."
     with open_file(path, where) as file:
-        for i, line in enumerate(iter(partial(file.readline, MOST_LINE + 1), b""), 1):
+        lines = iter(partial(file.readline, MOST_LINE + 1), b"")
+        for number, line in enumerate(lines, 1):
+            name = f"{where}, line {number}"
             if len(line) > MOST_LINE:
-                refuse(
-                    f"{where}, line {i}",
-                    f"a line must have at most {MOST_LINE:,} bytes",
-                    "more",
-                    "Is this a file of rows?",
-                    code="large",
-                )
-            yield f"{where}, line {i}", line
+                must = f"a line must have at most {MOST_LINE:,} bytes"
+                refuse(name, must, "more", "Is this a file of rows?", code="large")
+            yield name, line
 
 
 def file_digest(file: str | os.PathLike | BinaryIO) -> str:
@@ -508,14 +562,14 @@ def locked(path: Path, where: str) -> Iterator[None]:
     "Hold a result for this process; refused where another one holds it."
     from filelock import FileLock, Timeout
 
-    beside = lock_file(path)
-    if os.path.realpath(beside) in _RESERVED.get():
+    lock_path = lock_file(path)
+    if os.path.realpath(lock_path) in _RESERVED.get():
         yield
         return
     if not path.parent.is_dir():
         refuse(where, "the folder must exist", str(path.parent), "Create it first")
     wait = 0.5  # seconds; what a killed holder was starting has its lock until it runs
-    lock = FileLock(beside, timeout=wait, thread_local=False, fallback_to_soft=False)
+    lock = FileLock(lock_path, timeout=wait, thread_local=False, fallback_to_soft=False)
     try:
         with _explained(where, path):
             lock.acquire()
@@ -531,7 +585,7 @@ def locked(path: Path, where: str) -> Iterator[None]:
         yield
     finally:
         with contextlib.suppress(OSError):
-            beside.unlink()  # while it is still ours
+            lock_path.unlink()  # while it is still ours
         lock.release()
 
 
@@ -561,14 +615,15 @@ def clear_staging(path: str | os.PathLike) -> None:
 
 
 def _recover(path: Path) -> None:
+    "Finish an exchange of folders that a killed writer began; remove what it left."
     new, old = staging(path)
     if old.is_dir() and not path.exists():
         os.rename(new if new.is_dir() else old, path)
-    for spot in (new, old):
-        if spot.is_dir() and not spot.is_symlink():
-            shutil.rmtree(spot)
+    for remainder in (new, old):
+        if remainder.is_dir() and not remainder.is_symlink():
+            shutil.rmtree(remainder)
         else:
-            spot.unlink(missing_ok=True)
+            remainder.unlink(missing_ok=True)
 
 
 def _sync(folder: Path) -> None:
@@ -594,9 +649,9 @@ def whole_file(
         refuse(where, "the path must name a file", f"{path}, a folder", "Add a file name")
     with locked(path, where):
         _recover(path)
-        beside, _ = staging(path)
+        new, _ = staging(path)
         try:
-            with open(beside, "x+b") as file:
+            with open(new, "x+b") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
@@ -609,9 +664,9 @@ def whole_file(
                     code="exists",
                 )
             with _explained(where, path):
-                os.replace(beside, path)
+                os.replace(new, path)
         finally:
-            beside.unlink(missing_ok=True)
+            new.unlink(missing_ok=True)
         _sync(path.parent)
 
 
@@ -629,10 +684,9 @@ def write_folder(
     replaces: Collection[str] | Callable[[Path], Collection[str]] = (),  # files it may have
 ) -> None:
     "Put a folder in place whole; a killed writer leaves the old one or the new one."
-    where, folder = "write_folder", Path(os.path.realpath(folder))
-    wrong = next((name for name in files if Path(name).name != name or name == ".."), None)
-    if wrong is not None or not files:
-        refuse(where, "names must be plain names of files", repr(wrong), "Leave out folders")
+    where = "write_folder"
+    folder = Path(os.path.realpath(folder))
+    _check_names(files, where)
     if Path.cwd().is_relative_to(folder) or os.path.ismount(folder):
         refuse(
             where,
@@ -644,21 +698,40 @@ def write_folder(
         folder.parent.mkdir(parents=True, exist_ok=True)
     with locked(folder, where):
         _recover(folder)
-        older = _check_older(folder, files, force, replaces)
-        new, old = staging(folder)
+        has_older = _check_older(folder, files, force, replaces)
         try:
-            new.mkdir()
-            for name, data in files.items():
-                _write_new(new / name, data)
-            _sync(new)
-            with _explained(where, folder):
-                if older:
-                    shutil.copymode(folder, new)
-                    os.rename(folder, old)
-                os.rename(new, folder)  # refuses a folder with files that appeared meanwhile
+            _write_new_folder(folder, files)
+            _exchange(folder, has_older, where)
         finally:
             _recover(folder)
             _sync(folder.parent)
+
+
+def _check_names(files: Collection[str], where: str) -> None:
+    "Refuse names that lead into another folder, and none at all."
+    paths = (name for name in files if Path(name).name != name or name == "..")
+    path = next(paths, None)
+    if path is not None or not files:
+        refuse(where, "names must be plain names of files", repr(path), "Leave out folders")
+
+
+def _write_new_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+    "The new folder beside the place where it goes, on the disk."
+    new, _ = staging(folder)
+    new.mkdir()
+    for name, data in files.items():
+        _write_new(new / name, data)
+    _sync(new)
+
+
+def _exchange(folder: Path, has_older: bool, where: str) -> None:
+    "Put the new folder in the place of the older one, or where none is."
+    new, old = staging(folder)
+    with _explained(where, folder):
+        if has_older:
+            shutil.copymode(folder, new)
+            os.rename(folder, old)
+        os.rename(new, folder)  # refuses a folder with files that appeared meanwhile
 
 
 def _write_new(path: Path, data: bytes) -> None:
@@ -669,7 +742,12 @@ def _write_new(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _check_older(folder: Path, files: Collection[str], force: bool, replaces) -> bool:
+def _check_older(
+    folder: Path,
+    files: Collection[str],  # names of those that will be there
+    force: bool,
+    replaces: Collection[str] | Callable[[Path], Collection[str]],  # others that may be there
+) -> bool:
     "Whether a report is there that may be replaced; anything else that is there is refused."
     where = "write_folder"
     if not os.path.lexists(folder):
@@ -685,14 +763,14 @@ def _check_older(folder: Path, files: Collection[str], force: bool, replaces) ->
             "Choose another folder, or force it",
             code="exists",
         )
-    ours = {*files, *(replaces(folder) if callable(replaces) else replaces)}
-    foreign = next((n for n in names if n not in ours or (folder / n).is_dir()), None)
-    if foreign is not None:
-        refuse(
-            where,
-            "only files of an older report are replaced",
-            str(folder / foreign),
-            "Move it away, or choose another folder",
-            code="exists",
-        )
+    replaceable = {*files, *(replaces(folder) if callable(replaces) else replaces)}
+    for name in names:
+        if name not in replaceable or (folder / name).is_dir():
+            refuse(
+                where,
+                "only files of an older report are replaced",
+                str(folder / name),
+                "Move it away, or choose another folder",
+                code="exists",
+            )
     return bool(names)
