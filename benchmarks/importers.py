@@ -162,7 +162,7 @@ def inspect(folder, n):
 
 def every_eval(folder, n):
     "Samples of Every Eval Ever."
-    from invar_nb.readers.recognise import read_every_eval
+    from invar_nb.readers.every_eval import read_every_eval
 
     with open(folder / "x.jsonl", "w") as file:
         for i in range(n):

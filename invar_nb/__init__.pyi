@@ -122,6 +122,7 @@ from .models.score import score_windows as score_windows
 from .models.servers import score_served as score_served
 from .models.together import score_together as score_together
 from .models.weights import compare_weights as compare_weights
+from .readers.every_eval import read_every_eval as read_every_eval
 from .readers.inspect_logs import read_inspect_log as read_inspect_log
 from .readers.llama_cpp import (
     read_logit_arm as read_logit_arm,
@@ -137,7 +138,6 @@ from .readers.llama_cpp import (
 )
 from .readers.lm_eval import read_lm_eval as read_lm_eval
 from .readers.named_columns import read_plain as read_plain
-from .readers.recognise import read_every_eval as read_every_eval
 from .report.answer import result_html as result_html
 from .report.plan import Plan as Plan
 from .report.plan import plan_comparison as plan_comparison

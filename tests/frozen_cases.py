@@ -23,7 +23,8 @@ from invar_nb.comparison.rules import Rules
 from invar_nb.comparison.study import study
 from invar_nb.files.answers import read_predictions
 from invar_nb.files.losses import read_losses
-from invar_nb.readers.recognise import Reading, read_arms
+from invar_nb.readers.reader import Reading
+from invar_nb.readers.recognise import read_arms
 from invar_nb.report.report import report_of
 from invar_nb.shell import terminal
 

@@ -12,7 +12,8 @@ from test_lm_eval import noted
 from test_sources import row, write
 
 import invar_nb
-from invar_nb.readers.recognise import SOURCES, Reading, find_source
+from invar_nb.readers.reader import Reading
+from invar_nb.readers.recognise import READERS, find_source
 
 ROOT, DATA = Path(__file__).parents[1], Path(__file__).parent / "data"
 BASE, TUNED = (
@@ -274,4 +275,6 @@ def test_every_format_has_a_row(evidence):
         find_source(path, Reading(references=("x",) if path in texts else ())).name
         for path in named - {"docs.jsonl", "questions.jsonl"}
     }
-    assert found | {"losses"} == {*SOURCES}  # our own losses are made by `score`
+    assert found | {"losses"} == {
+        reader.name for reader in READERS
+    }  # our own losses are made by `score`

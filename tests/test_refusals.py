@@ -39,7 +39,8 @@ from invar_nb.arms.predictions import Predictions
 from invar_nb.arms.window_losses import WindowLosses
 from invar_nb.files.answers import predictions_bytes
 from invar_nb.files.losses import losses_bytes
-from invar_nb.readers.recognise import Reading, read_together
+from invar_nb.readers.reader import Reading
+from invar_nb.readers.recognise import read_together
 
 DATA = Path(__file__).parent / "data"
 TASKS = {"lm-eval": "invar_choices", "lm-eval losses": "invar_rolling"}

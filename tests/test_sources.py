@@ -13,13 +13,9 @@ from invar_nb.arms.window_losses import WindowLosses
 from invar_nb.comparison.study import compare
 from invar_nb.files.losses import write_losses
 from invar_nb.foundations.refuse import ContractError, PairingError, UsageError
-from invar_nb.readers.recognise import (
-    Reading,
-    find_source,
-    read_arms,
-    read_every_eval,
-    read_together,
-)
+from invar_nb.readers.every_eval import read_every_eval
+from invar_nb.readers.reader import Reading
+from invar_nb.readers.recognise import find_source, read_arms, read_together
 from invar_nb.report.verify import verify
 
 DATA = Path(__file__).parent / "data"

@@ -225,7 +225,8 @@ class BaselineFile:
         self, candidate: Any, text: Any = None, questions: Any = None, **options: Any
     ) -> None:
         "Put the evidence of the candidate there; a model scores the text, or answers."
-        from invar_nb.readers.recognise import Reading, read_arms
+        from invar_nb.readers.reader import Reading
+        from invar_nb.readers.recognise import read_arms
         from invar_nb.shell.arms import SCORED, arm_kind
         from invar_nb.shell.work import write_baseline
 

@@ -34,7 +34,8 @@ from ..models.load import find_checkpoint
 from ..models.questions import plan_candidates
 from ..models.score import control_file, other_batch
 from ..readers.named_columns import usual_direction
-from ..readers.recognise import Reading, read_arms, read_together
+from ..readers.reader import Reading
+from ..readers.recognise import read_arms, read_together
 from ..report.build import arm_files
 from ..report.doubts import other_scores
 from ..report.report import Report, report_of
