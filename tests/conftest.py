@@ -78,3 +78,9 @@ def pytest_terminal_summary(terminalreporter):
         t.write_line(
             f"{len(missed)} checks were not run. Python 3.11 with `make test` runs them."
         )
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory, monkeypatch):
+    "Each test has a cache of its own, empty at first: nothing is reused between tests."
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache", numbered=True)))

@@ -177,7 +177,7 @@ def test_the_shell_reads_the_beginning_and_says_so(files, tmp_path):
     code, _, err = shell(
         "score", BASE, *more, "first:14", "--out", tmp_path / "a.jsonl", "--force"
     )
-    assert code == 0 and "7 of 14 windows reused" in err, err
+    assert code == 0 and "7 of 14 windows reused from the cache" in err, err
     losses = read_losses(tmp_path / "a.jsonl")
     assert losses.provenance["text_read"]["bytes"] == LEAST
     code, _, err = shell(

@@ -153,13 +153,13 @@ def test_the_command_scores_the_baseline_twice_once(tmp_path):
         re.search(r"batch tokens \d+ and 128; order usual and backwards", out)
         and shell("verify", tmp_path / "one")[0] == 0
     ), " ".join(x for x in out.splitlines() if "twice" in x)
-    (kept,) = tmp_path.glob("invar-nb-control-*.jsonl")
     code, out, err = compared("two", "--control")
-    assert (
-        f"control: the second scoring is read from {kept}" in err
-        and "control: scoring" not in err
-    )
+    assert "windows reused from the cache" in err and "control: scoring" not in err
     assert found("two") == found("one") and not [*tmp_path.glob(".*journal")]
+    kept = tmp_path / "kept.jsonl"
+    for more in ("control: scoring", f"control: the second scoring is read from {kept}"):
+        code, out, err = compared(f"file{len(more)}", f"arms.control={kept}", "--no-cache")
+        assert more in err and kept.is_file()
     coarse = tmp_path / "coarse.jsonl"
     score = ("score", BASE, "--text", text, "--max-length", 128, "--dtype", "bfloat16")
     assert shell(*score, "--out", coarse)[0] == 0

@@ -400,14 +400,14 @@ def test_the_commands_of_nbdev_pass_twice_in_a_clone(tmp_path):
     also where they ran before; what the package keeps for the account is neither read nor changed."""
     clone, home = tmp_path / "clone", tmp_path / "home"
     subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
-    kept = home / ".local" / "state" / "invar-nb" / "scored"
-    kept.parent.mkdir(parents=True)
+    kept = home / ".cache" / "invar-nb" / "losses.parquet"
+    kept.parent.mkdir(mode=0o700, parents=True)
     kept.write_text("what was scored on this account\n")
     env = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(ROOT / "tests" / "offline"), str(clone)]),
         "HOME": str(home),
-        "INVAR_NB_ACCOUNT": str(kept.parents[1]),
+        "INVAR_NB_ACCOUNT": str(kept.parent),
     }
     env = {name: value for name, value in env.items() if not name.startswith("XDG_")}
     commands = (
@@ -429,35 +429,28 @@ def test_the_commands_of_nbdev_pass_twice_in_a_clone(tmp_path):
         assert not subprocess.run(
             ["git", "status", "--porcelain"], cwd=clone, capture_output=True, text=True
         ).stdout, code
-    assert kept.read_text() == "what was scored on this account\n" and [
-        *(home / ".local" / "state").rglob("*")
-    ] == [kept.parent, kept]
+    assert kept.read_text() == "what was scored on this account\n"
+    assert [*kept.parent.rglob("*")] == [kept]
 
 
 def test_a_page_that_opens_what_the_account_keeps_is_stopped():
-    "Tests and pages have lists of their own of what was scored; a page that has none is stopped as it opens the account's."
-    from invar_nb.shell.arms import scored_here, vouch
-
+    "Tests and pages have caches of their own; a page that has none is stopped as it opens the account's."
     assert (
-        os.environ["XDG_STATE_HOME"] != pages.account()
+        os.environ["XDG_CACHE_HOME"] != pages.account()
         and "INVAR_NB_ACCOUNT" not in os.environ
     )
-    vouch(["0" * 64])
-    assert not scored_here(ROOT / "LICENSE")
-    for code in ("vouch(['1' * 64])", "scored_here(Path('LICENSE'))"):
-        done = subprocess.run(
-            [
-                sys.executable,
-                "-c",
-                f"from pathlib import Path\nfrom invar_nb.shell.arms import scored_here, vouch\n{code}",
-            ],
-            cwd=ROOT,
-            env=pages.environment(),
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode and "nothing of the account" in done.stderr, done.stderr[-500:]
-    assert Path(pages.account(), "invar-nb", "scored").read_text() == f"{'0' * 64}\n"
+    code = (
+        "from invar_nb.files.cache import open_cache; open_cache(print).find({}, 'sha256:0')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=pages.environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode and "nothing of the account" in done.stderr, done.stderr[-500:]
+    assert not [*Path(pages.account(), "invar-nb").iterdir()]
 
 
 def test_nbdev_3_finds_what_it_needs():

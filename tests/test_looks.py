@@ -389,7 +389,7 @@ def test_two_candidates_on_two_texts_share_the_error_and_each_text_stops_by_itse
 
 
 @pytest.mark.slow
-def test_killed_between_looks_it_resumes_to_the_same_bytes(text, tmp_path):
+def test_killed_between_looks_it_resumes_to_the_same_bytes(text, tmp_path, monkeypatch):
     "The margin lies at the change, so that no early look decides; one is killed after each of the first looks."
     pytest.importorskip("torch")
     text = as_one_text(text, tmp_path / "one.txt")
@@ -405,7 +405,8 @@ def test_killed_between_looks_it_resumes_to_the_same_bytes(text, tmp_path):
     ]
     assert len(seen) > 1
     for kill in range(1, len(seen)):
-        out = tmp_path / f"r{kill}" / "r"  # where no report beside it is reused
+        out = tmp_path / f"r{kill}" / "r"
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / f"cache{kill}"))
         p = command(*rounds(text, out, *asked))
         while f"look {kill} of" not in (line := p.stderr.readline()):
             assert line

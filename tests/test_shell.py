@@ -284,12 +284,13 @@ def test_too_few_windows_are_refused_before_scoring(text, tmp_path):
 
 
 @pytest.mark.slow
-def test_interrupted_and_killed_compares_resume_to_the_same_bytes(text, tmp_path):
+def test_interrupted_and_killed_compares_resume_to_the_same_bytes(text, tmp_path, monkeypatch):
     "Findings 17 and 22: the first line within two seconds of a loaded machine, 130 and a newline on Ctrl-C, the same bytes after a resume."
     whole = command(*compared(text, tmp_path / "whole"))
     assert whole.wait() in (0, 1)
     for how, delay in ((signal.SIGINT, 0.3), (signal.SIGKILL, 1.0), (signal.SIGKILL, 2.5)):
-        out = tmp_path / f"r{delay}" / "r"  # where no report beside it is reused
+        out = tmp_path / f"r{delay}" / "r"
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / f"cache{delay}"))
         began = time.monotonic()
         p = command(*compared(text, out))
         line = p.stderr.readline()

@@ -229,6 +229,7 @@ def test_the_baseline_is_scored_once_and_what_is_finished_is_kept(tmp_path, monk
         64,
         "--device",
         "cpu",
+        "--no-cache",  # it would have the losses of all copies of the baseline
     )
     code, _, err = run()
     assert (
@@ -353,6 +354,7 @@ def test_a_command_that_goes_on_says_so_wherever_it_scores(more, line, tmp_path,
         "cpu",
         "--batch-tokens",
         128,
+        "--no-cache",
     )
     real, calls = batches.Scorer.score, []
 

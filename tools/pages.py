@@ -19,8 +19,10 @@ from itertools import zip_longest
 from pathlib import Path
 
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # stored outputs are a CPU's
-os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp()  # what tests score is not this account's
-atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
+caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+os.environ.setdefault("MPLCONFIGDIR", str(caches / "matplotlib"))  # its fonts are found once
+os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp()  # what tests score is not this account's
+atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 root = Path(__file__).resolve().parent.parent
 nbs, lib = root / "nbs", root / "invar_nb"
 LAYERS = (
@@ -126,15 +128,15 @@ def as_installed(nb):
 def account():
     "What the package keeps for an account, as a page finds it that another ran before; tests/offline stops whoever opens it."
     kept = Path(tempfile.mkdtemp(prefix="account-"), "invar-nb")
-    kept.mkdir()
-    (kept / "scored").write_text(f"{'0' * 64}\n")
+    kept.mkdir(mode=0o700)
     atexit.register(shutil.rmtree, kept.parent, ignore_errors=True)
     return str(kept.parent)
 
 
 def environment():
     "What a page may see: one core, a non-interactive backend, no model hub, and (from tests/offline) no network and nothing of the account."
-    env = dict(os.environ, XDG_STATE_HOME=account(), INVAR_NB_ACCOUNT=account())
+    env = dict(os.environ, XDG_CACHE_HOME=account())
+    env["INVAR_NB_ACCOUNT"] = str(Path(account(), "invar-nb"))
     env.update(
         MPLBACKEND="module://matplotlib_inline.backend_inline",
         HF_HUB_OFFLINE="1",

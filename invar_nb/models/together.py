@@ -19,6 +19,7 @@ import numpy as np
 # %% ../../nbs/models/07_together.ipynb #c004
 from ..arms.window_losses import WindowLosses
 from ..arms.windows import Window
+from ..files.cache import LossCache
 from ..foundations.refuse import PairingError, refuse
 from ..foundations.store import digest
 from ..metrics.divergence import EDGES, change_columns, change_counts
@@ -35,12 +36,18 @@ from invar_nb.models.chain_rule import (
 from .head_tiles import Tiles
 from .load import import_torch
 from invar_nb.models.score import (
+    KnownWindows,
+    cache_key,
+    class_names,
+    find_known,
+    is_begun,
+    join_known,
     journal_key,
     keep_batches,
-    known_facts,
-    known_rows,
+    keep_losses,
     model_facts,
     planned_losses,
+    text_digest,
 )
 from .text_plan import TextPlan, TokenClasses, class_sums, sum_columns
 
@@ -248,10 +255,11 @@ class ArmColumns:
 
     def __init__(
         self,
-        n: int,  # windows
+        losses: np.ndarray,  # of all windows; those that are filled in may be NaN
+        columns: Mapping[str, np.ndarray] = {},
     ):
-        self.losses = np.empty(n)
-        self.columns: dict[str, np.ndarray] = {}
+        self.losses = losses.copy()
+        self.columns = {name: values.copy() for name, values in columns.items()}
 
     def put(
         self,
@@ -300,14 +308,7 @@ def _measured(
 ) -> tuple[tuple[np.ndarray, dict], tuple[np.ndarray, dict]]:
     "(losses, further columns) of both models."
     measure = functools.partial(_measure_batch, scorer, plan.classes)
-    key = {
-        "data_id": plan.data_id,
-        "together": scorer.facts["together"],
-        "classes": [c.by for c in plan.classes],
-        "baseline": journal_key(facts[0]),
-        "candidate": journal_key(facts[1]),
-    }
-    records = keep_batches(scorer, measure, key, journal, progress)
+    records = keep_batches(scorer, measure, _pair_key(plan, facts), journal, progress)
     *losses, kl, changed, sums = np.array([record[:5] for record in records]).T
     counts = np.zeros((len(records), len(EDGES) - 1))
     for i, record in enumerate(records):
@@ -316,6 +317,17 @@ def _measured(
     classes = [sum_columns(plan.classes, [record[k] for record in records]) for k in (7, 8)]
     return (losses[0], classes[0]), (losses[1], columns | classes[1])
 
+
+def _pair_key(plan: TextPlan, facts: Sequence[Mapping]) -> dict:
+    "Key of a journal of both models; `facts` are the baseline's and the candidate's."
+    return {
+        "data_id": plan.data_id,
+        "together": facts[0]["together"],
+        "classes": [c.by for c in plan.classes],
+        "baseline": journal_key(facts[0]),
+        "candidate": journal_key(facts[1]),
+    }
+
 # %% ../../nbs/models/07_together.ipynb #c028b
 def score_together(
     baseline: object,  # a LoadedModel, or a Hugging Face causal LM
@@ -323,8 +335,8 @@ def score_together(
     plan: TextPlan,  # of plan_text
     *,
     batch_tokens: int | None = None,  # of a forward pass, padding included
-    known: tuple[WindowLosses, WindowLosses] | None = None,  # of this pair, scored before
-    on_known: Callable[[int], None] | None = None,  # called with their number, where they fit
+    cache: LossCache | None = None,  # of losses: windows that it has are not scored again
+    on_known: Callable[[int], None] | None = None,  # called with their number, before scoring
     journal: str | Path | None = None,  # a file that keeps finished batches
     progress: Callable[[int, int], None] | None = None,  # (scored tokens so far, in all)
 ) -> tuple[WindowLosses, WindowLosses]:
@@ -336,68 +348,79 @@ def score_together(
         baseline_facts | scorer.scorers[0].facts | scorer.facts,
         candidate_facts | scorer.scorers[1].facts | scorer.facts,
     ]
-    arms = [ArmColumns(len(plan.windows)) for _ in facts]
-    unscored = np.arange(len(plan.windows))
-    if known is not None:
-        rows, known_at = _known_pair(plan, known, facts)
-        unscored = np.setdiff1d(unscored, rows)
-        for side, losses in enumerate(known):
-            facts[side] |= known_facts(plan, losses, len(rows))
-            columns = _kept_columns(plan, losses.columns, known_at)
-            arms[side].put(rows, losses.log_loss[known_at], columns)
-        if on_known is not None:
-            on_known(len(rows))
-    if unscored.size:
-        part = plan
-        if known is not None:
-            part = plan.take(unscored)
-            scorer = plan_together(baseline, candidate, part, batch_tokens=batch_tokens)
-        measured = _measured(scorer, part, facts, journal, progress)
-        for arm, (losses, columns) in zip(arms, measured, strict=True):
-            arm.put(unscored, losses, columns)
-    facts[0]["digest"] = facts[1]["against"] = digest(arms[0].losses.tobytes())
-    return tuple(
-        planned_losses(plan, arm.losses, f, columns=arm.columns)
-        for arm, f in zip(arms, facts, strict=True)
-    )
+    keys = _cache_keys(plan, facts)
+    known = _known_pair(plan, cache, keys)
+    if known[0].is_part and is_begun(journal, _pair_key(plan, facts)):
+        known = _known_pair(plan, None, keys)
+    if on_known is not None:
+        on_known(known[0].count)
+    unscored = known[0].missing
+    arms = [ArmColumns(side.log_loss, side.columns) for side in known]
+    if not unscored.size:
+        return _arms_of_both(plan, facts, known, arms)
+    part = plan
+    if known[0].is_part:
+        part = plan.take(unscored)
+        scorer = plan_together(baseline, candidate, part, batch_tokens=batch_tokens)
+    measured = _measured(scorer, part, facts, journal, progress)
+    for arm, (losses, columns) in zip(arms, measured, strict=True):
+        arm.put(unscored, losses, columns)
+    both = _arms_of_both(plan, facts, known, arms)
+    for key, losses in zip(keys, both, strict=True):
+        keep_losses(cache, key, losses)
+    return both
+
+
+def _arms_of_both(
+    plan: TextPlan,
+    facts: Sequence[Mapping],  # of each model
+    known: Sequence[KnownWindows],
+    arms: Sequence[ArmColumns],
+) -> tuple[WindowLosses, WindowLosses]:
+    "Both arms, each with the digest of the baseline's losses beside which it was scored."
+    of_baseline = digest(arms[0].losses.tobytes())
+    links = {"digest": of_baseline}, {"against": of_baseline}
+    both = []
+    for arm, own, side, link in zip(arms, facts, known, links, strict=True):
+        provenance = {**own, **side.facts, **link}
+        both.append(planned_losses(plan, arm.losses, provenance, columns=arm.columns))
+    return tuple(both)
 
 # %% ../../nbs/models/07_together.ipynb #to03
-def _known_pair(
-    plan: TextPlan,
-    known: tuple[WindowLosses, WindowLosses],
-    facts: Sequence[Mapping],  # of each model
-) -> tuple[np.ndarray, np.ndarray]:  # rows of the plan, and where they stand in `known`
-    "Windows of both arms that need not be scored; only of one scoring, side by side."
-    rows = [known_rows(plan, arm, f) for arm, f in zip(known, facts, strict=True)]
-    first, second = (arm.provenance for arm in known)
-    is_one_scoring = first.get("digest") is not None and first["digest"] == second.get(
-        "against"
-    )
-    if not is_one_scoring or known[0].window_ids != known[1].window_ids:
-        refuse(
-            "score_together",
-            "known losses must be of one scoring, side by side",
-            f"{str(second.get('against'))[:19]} against {str(first.get('digest'))[:19]}",
-            "Score all windows: leave known out",
-            code="known",
-        )
-    return rows[0]
-
-
-def _kept_columns(
-    plan: TextPlan,
-    columns: Mapping[str, np.ndarray],
-    rows: np.ndarray,
-) -> dict[str, np.ndarray]:
-    "Of known windows: what was added up for the divergence, and the classes of this plan."
-    names = {
-        "kl_divergence",
-        "top1_changed",
-        "probability_change",
-        *itertools.chain.from_iterable(c.columns for c in plan.classes),
+def _cache_keys(plan: TextPlan, facts: Sequence[Mapping]) -> list[dict]:
+    "Keys in a cache of the baseline's and of the candidate's losses, scored side by side."
+    key = {
+        "text": text_digest(plan),
+        "together": facts[0]["together"],
+        "baseline": cache_key(facts[0]),
+        "candidate": cache_key(facts[1]),
     }
+    return [key | {"side": "baseline"}, key | {"side": "candidate"}]
+
+
+def _known_pair(
+    plan: TextPlan, cache: LossCache | None, keys: Sequence[Mapping]
+) -> list[KnownWindows]:
+    "What a cache holds of both models, each window of both from one scoring."
+    baselines, candidates = (find_known(plan, cache, key) for key in keys)
+    by_digest = {arm.provenance.get("digest"): arm for arm in baselines}
+    pairs = [
+        (by_digest[arm.provenance["against"]], arm)
+        for arm in candidates
+        if arm.provenance.get("against") in by_digest
+    ]
+    sides = [join_known(plan, [pair[side] for pair in pairs]) for side in (0, 1)]
+    return [
+        dataclasses.replace(known, columns=_kept_columns(plan, known.columns))
+        for known in sides
+    ]
+
+
+def _kept_columns(plan: TextPlan, columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    "Of known windows: what was added up for the divergence, and the classes of this plan."
+    names = {"kl_divergence", "top1_changed", "probability_change", *class_names(plan)}
     return {
-        name: values[rows]
+        name: values
         for name, values in columns.items()
-        if name in names or (name.startswith("dp<") and values[rows].any())
+        if name in names or (name.startswith("dp<") and values.any())
     }

@@ -5,12 +5,11 @@
 # %% auto #0
 __all__ = ['LOCAL', 'SCORED', 'RECORDED', 'ANSWERED', 'BOTH_HERE', 'LONG_TEXT', 'ALWAYS_COMPARED', 'FEWEST_TOKENS', 'PACKED',
            'GPU', 'BYTES_A_TOKEN', 'DIVERGENCE', 'arm_kind', 'tokenising', 'planned', 'one_text', 'text_of',
-           'part_read', 'check_no_looks', 'follow', 'recorded_cut', 'check_origin', 'follow_answers', 'vouch',
-           'scored_here', 'Earlier', 'earlier_arms', 'amount', 'kept', 'fitting', 'score_again', 'Opened', 'load',
-           'say_host', 'open_model', 'release', 'fit_models', 'check_tokenizer', 'find_tokenizer', 'check_documents',
-           'check_inputs', 'plan_texts', 'tokens_to_score', 'leave_out', 'find_weights', 'Unchanged', 'leave_unchanged',
-           'with_weights', 'score_arms', 'memory_needed', 'check_memory', 'score_beside', 'Rounds', 'design_of',
-           'score_rounds']
+           'part_read', 'check_no_looks', 'follow', 'recorded_cut', 'check_origin', 'follow_answers', 'find_cache',
+           'amount', 'kept', 'say_scoring', 'Opened', 'load', 'say_host', 'open_model', 'release', 'fit_models',
+           'check_tokenizer', 'find_tokenizer', 'check_documents', 'check_inputs', 'plan_texts', 'tokens_to_score',
+           'leave_out', 'find_weights', 'Unchanged', 'leave_unchanged', 'with_weights', 'score_arms', 'memory_needed',
+           'check_memory', 'score_beside', 'Rounds', 'design_of', 'score_rounds']
 
 # %% ../../nbs/shell/04_arms.ipynb #c008
 import contextlib
@@ -49,8 +48,8 @@ from ..comparison.rules import Rules
 from ..comparison.same_weights import WeightsArm
 from ..comparison.study import Study, study
 from ..comparison.units import FEWEST, check_by, counted
-from ..files.answers import read_predictions
-from ..files.losses import open_losses, read_losses
+from ..files.cache import LossCache, open_cache
+from ..files.losses import read_losses
 from invar_nb.foundations.refuse import (
     ContractError,
     PairingError,
@@ -61,8 +60,6 @@ from invar_nb.foundations.refuse import (
 from invar_nb.foundations.store import (
     as_path,
     as_shape,
-    content_digest,
-    file_digest,
     read_file,
 )
 from invar_nb.models.load import (
@@ -77,7 +74,7 @@ from invar_nb.models.load import (
 )
 from ..models.other_tokenizer import plan_whole, whole_data_id, whole_documents
 from ..models.questions import Examples
-from ..models.score import differing, planned_losses, score_plan, scoring_facts
+from ..models.score import score_plan
 from invar_nb.models.servers import (
     KEY_VARIABLE,
     Requests,
@@ -100,7 +97,6 @@ from invar_nb.models.text_plan import (
 from ..models.together import score_together
 from ..models.weights import compare_weights
 from ..readers.recognise import find_source
-from ..report.report import Report, evidence_name
 from .options import TYPED, usage
 from .settings import Comparing, Loading, Scoring
 from .terminal import Progress, say
@@ -374,108 +370,11 @@ def follow_answers(
     return o
 
 # %% ../../nbs/shell/04_arms.ipynb #c009e
-def _list_of_scored():
-    "Where it lies; RuntimeError without a home."
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(state, "invar-nb", "scored")
-
-
-def vouch(digests: Iterable[str]) -> None:
-    "Remember files that are scored here, by SHA-256: another's is never taken for them."
-    with contextlib.suppress(OSError, RuntimeError):  # then they are scored again
-        _list_of_scored().parent.mkdir(parents=True, exist_ok=True)
-        with _list_of_scored().open("a") as file:
-            file.write("".join(f"{digest}\n" for digest in digests))
-
-
-def scored_here(path: Path) -> bool:
-    "Whether a command of this account wrote what is in the file."
-    try:
-        return file_digest(path) in _list_of_scored().read_text().split()
-    except (OSError, RuntimeError):
-        return False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Earlier:
-    "An arm that an earlier run saved, and what is known of it before it is read."
-
-    path: Path
-    place: str  # the report that holds it, as it is called
-    kind: str  # losses or answers
-    provenance: Mapping
-    data_id: str
-    n: int
-
-    def read(self):
-        "The arm, or None where its file is not one that was scored here."
-        try:
-            if not scored_here(self.path):
-                return None
-            return (
-                read_losses(self.path)
-                if self.kind == "losses"
-                else read_predictions(self.path)
-            )
-        except (ContractError, OSError):
-            return None
-
-
-def earlier_arms(out: Path) -> list[Earlier]:
-    "Arms in the file or report that a command will replace, and in reports beside it."
-    around = [out] if out.is_dir() else []
-    try:
-        around += sorted(
-            path
-            for path in out.parent.iterdir()
-            if path != out and path.is_dir() and path.name[0] != "."
-        )
-    except OSError:
-        pass
-    found = [each for folder in around for each in _of_report(folder)]
-    pilots = [
-        folder / f"{name}.jsonl"
-        for folder in around
-        for name in ("baseline", "candidate")
-        if (folder / "plan.json").is_file()
-    ]
-    for path in [out, *pilots]:
-        try:
-            file = open_losses(path)
-        except (ContractError, OSError):
-            continue  # something else, or damaged
-        found.append(
-            Earlier(
-                path=path,
-                place=str(path) if path == out else f"{path.parent}/",
-                kind="losses",
-                provenance=file.header.get("provenance", {}),
-                data_id=file.header.get("data_id", ""),
-                n=len(file),
-            )
-        )
-    return found
-
-
-def _of_report(folder):
-    "Arms of a report that are saved beside it; none where it is not one of ours, as written."
-    try:
-        text = read_file(folder / "report.json", "earlier_arms").decode("utf-8")
-        d = Report(text=text, arms={}).document()
-        if content_digest(d) != d["digest"]:
-            return []  # edited
-        names = ("kind", "provenance", "data_id", "n")
-        return [
-            Earlier(
-                path=folder / Path(arm["file"]).name,
-                place=f"{folder}/",
-                **{name: arm[name] for name in names},
-            )
-            for stem, arm in d["arms"].items()
-            if arm["sha256"] and arm["file"] == evidence_name(stem, arm["kind"])
-        ]
-    except (OSError, ValueError, LookupError, RecursionError):
-        return []
+def find_cache(o: Loading, quiet: bool = False) -> LossCache | None:
+    "The cache of this account; None with --no-cache, or where there is none."
+    if o.no_cache:
+        return None
+    return open_cache(lambda line: say(line, quiet))
 
 # %% ../../nbs/shell/04_arms.ipynb #c009
 def amount(counts: Mapping[str, int]) -> str:
@@ -489,64 +388,22 @@ def kept(journal: Path) -> str:
     return "; what the last run scored is kept" if journal.is_file() else ""
 
 # %% ../../nbs/shell/04_arms.ipynb #c009f
-def fitting(
-    earlier: Iterable[Earlier],
-    loaded: object,  # LoadedModel
-    plan: TextPlan | None = None,  # None: answers
-) -> list[Earlier]:
-    "Arms of these weights, and of this text: those of the same plan, then the largest first."
-    same = {"weights_digest": loaded.weights_digest}
-    if plan is not None:
-        same["text_digests"] = plan.provenance.get("text_digests")
-    arms = [
-        each
-        for each in earlier
-        if each.kind == ("answers" if plan is None else "losses")
-        and all(each.provenance.get(name) == value for name, value in same.items())
-    ]
-    return sorted(
-        arms, key=lambda each: (plan is not None and each.data_id != plan.data_id, -each.n)
-    )
-
-
-def score_again(
-    act: Callable,  # scores what is not known; takes known= and on_known=
+def say_scoring(
+    n_known: int,  # windows that the cache has
     plan: TextPlan,
-    earlier: Iterable[list[Earlier]],  # arms that together were scored before, perhaps
     label: str,
     journal: Path,
     quiet: bool = False,
-):
-    "What scoring gives, without what an earlier run has scored; it is said what was taken."
-    whole, why = len(plan.windows), ""
-    exact = [arms for arms in earlier if arms[0].data_id == plan.data_id]
-    others = [arms for arms in earlier if arms not in exact]
-    attempts = [*exact, *[()] * journal.is_file(), *others, ()]
-    for number, arms in enumerate(attempts, 1):
-
-        def taken(n, arms=arms):
-            some = counted(n, "windows") if n == whole else f"{n} of {whole} windows"
-            rest = "" if n == whole else f"; scoring the others{kept(journal)}"
-            say(f"{label}: {some} reused from {arms[0].place}{rest}", quiet)
-
-        known = [each.read() for each in arms]
-        if None in known:
-            why = f"{arms[0].place} (not written here, or changed since)"
-            continue
-        if not known:
-            if why:
-                say(f"{label}: nothing of {why} can be kept", quiet)
-            scored = f"{amount(plan.counts)}{part_read(plan)}"
-            say(f"{label}: scoring {scored}{kept(journal)}", quiet)
-        try:
-            return act(
-                on_known=taken, known=known[0] if len(known) == 1 else tuple(known) or None
-            )
-        except ContractError as error:
-            if number == len(attempts) or error.code not in ("known", "key"):
-                raise
-            if arms:
-                why = f"{arms[0].place} ({error.culprit})"
+) -> None:
+    "Say what is taken from the cache, and what is scored."
+    n = len(plan.windows)
+    if n_known == n:
+        say(f"{label}: {counted(n, 'windows')} reused from the cache", quiet)
+    elif n_known:
+        some = f"{n_known} of {n} windows reused from the cache"
+        say(f"{label}: {some}; scoring the others{kept(journal)}", quiet)
+    else:
+        say(f"{label}: scoring {amount(plan.counts)}{part_read(plan)}{kept(journal)}", quiet)
 
 # %% ../../nbs/shell/04_arms.ipynb #c009o
 @dataclass(frozen=True, kw_only=True)
@@ -559,7 +416,7 @@ class Opened:
     tokenizer: object
     quiet: bool = False
 
-    def plan(self, documents) -> TextPlan:
+    def plan(self, documents: Documents) -> TextPlan:
         "Windows of a text, or whole documents where each model has its own tokenizer."
         o = self.scoring
         if self.loaded is None:
@@ -572,55 +429,36 @@ class Opened:
         label: str,
         journal: Path,
         quiet: bool = False,
-        earlier: Iterable[Earlier] = (),
-        **how,
+        cache: LossCache | None = None,
+        backwards: bool = False,  # for a control
     ) -> WindowLosses:
-        "The losses of a plan; what a journal or an earlier run holds is not scored again."
-        o, more = self.scoring, {"journal": journal, "progress": Progress(label, quiet=quiet)}
+        "The losses of a plan; what a journal or the cache holds is not scored again."
+        progress = Progress(label, quiet=quiet)
         if self.loaded is None:
             say(f"{label}: scoring {amount(plan.counts)}{kept(journal)}", quiet)
             losses = score_served(
                 self.argument,
                 plan,
                 tokenizer=self.tokenizer,
-                requests=Requests(concurrency=o.concurrency),
-                **more,
+                requests=Requests(concurrency=self.scoring.concurrency),
+                journal=journal,
+                progress=progress,
             )
         else:
-            act = partial(
-                score_plan, self.loaded, plan, batch_tokens=o.batch_tokens, **how, **more
-            )
-            fits = fitting(earlier, self.loaded, plan)
-            losses = self._known_documents(plan, fits, label, quiet) or score_again(
-                act, plan, [[each] for each in fits if not o.per_byte], label, journal, quiet
+            losses = score_plan(
+                self.loaded,
+                plan,
+                batch_tokens=self.scoring.batch_tokens,
+                backwards=backwards,
+                cache=cache,
+                on_known=lambda n: say_scoring(n, plan, label, journal, quiet),
+                journal=journal,
+                progress=progress,
             )
         say(f"{label}: perplexity {losses.perplexity:.6g}", quiet)
-        if losses.weight_unit == "bytes" or not o.per_byte:
+        if losses.weight_unit == "bytes" or not self.scoring.per_byte:
             return losses
         return whole_documents(losses, plan)
-
-    def _known_documents(self, plan, earlier, label, quiet):
-        "Whole documents that were scored before with the same windows, or None."
-        if not self.scoring.per_byte or not earlier:
-            return None
-        facts = scoring_facts(self.loaded, plan, batch_tokens=self.scoring.batch_tokens)
-        new = whole_documents(planned_losses(plan, np.zeros(len(plan.windows)), facts), plan)
-        for each in earlier:
-            arm = each.read()
-            if (
-                arm is None
-                or arm.data_id != new.data_id
-                or arm.ids != new.ids
-                or differing(
-                    new.provenance,
-                    arm.provenance,
-                    plan.provenance.keys() - {"document_files", "text_name"}
-                    | {"whole_documents"},
-                )
-            ):
-                continue
-            say(f"{label}: {counted(len(arm), 'documents')} reused from {each.place}", quiet)
-            return new.changed(log_loss=arm.log_loss)
 
 # %% ../../nbs/shell/04_arms.ipynb #c009b
 def load(argument: str, o: Loading):
@@ -886,7 +724,7 @@ def score_arms(
     o: Scoring,
     *,
     journal: Callable[[str, str], Path],  # of (name, text)
-    earlier: Iterable[Earlier] = (),  # scored before by the same models, perhaps
+    cache: LossCache | None = None,  # of losses that were scored before
     prepare: Callable = lambda plan: plan,  # -> what is scored of it; refuses too few windows
     check: Callable = lambda model: None,  # called with each before it scores; may refuse
     also: Callable = lambda name, model: {},  # called with each, may give further arms
@@ -955,12 +793,12 @@ def score_arms(
                         said,
                         journal(both, text),
                         quiet,
-                        earlier,
+                        cache,
                     )
                     | arms
                 )
             else:
-                arms[name, text] = model.score(plan, said, journal(name, text), quiet, earlier)
+                arms[name, text] = model.score(plan, said, journal(name, text), quiet, cache)
         arms |= also(name, model) or {}
         if beside and base is None:
             base = model
@@ -1023,30 +861,23 @@ def score_beside(
     label: str,
     journal: Path,
     quiet: bool = False,
-    earlier: Iterable[Earlier] = (),
+    cache: LossCache | None = None,
 ) -> dict[tuple[str, str], WindowLosses]:  # (name, text) -> losses
     "Both models in one pass over a plan, with their divergence; nothing is scored twice."
     base, model = models.values()
-    act = partial(
-        score_together,
+    arms = score_together(
         base.loaded,
         model.loaded,
         plan,
-        journal=journal,
         batch_tokens=base.scoring.batch_tokens,
+        cache=cache,
+        on_known=lambda n: say_scoring(n, plan, label, journal, quiet),
+        journal=journal,
         progress=Progress(label, quiet=quiet),
     )
-    pairs = [
-        [a, b]
-        for a in fitting(earlier, base.loaded, plan)
-        for b in fitting(earlier, model.loaded, plan)
-        if a.place == b.place
-        and (b.provenance.get("against", 0) == a.provenance.get("digest"))
-    ]
-    two = score_again(act, plan, pairs, label, journal, quiet)
-    for who, losses in zip(models, two, strict=True):
-        say(f"{who}: perplexity {losses.perplexity:.6g}", quiet)
-    return {(who, text): losses for who, losses in zip(models, two, strict=True)}
+    for name, losses in zip(models, arms, strict=True):
+        say(f"{name}: perplexity {losses.perplexity:.6g}", quiet)
+    return {(name, text): losses for name, losses in zip(models, arms, strict=True)}
 
 # %% ../../nbs/shell/04_arms.ipynb #c019q
 @dataclass(kw_only=True)
@@ -1132,7 +963,7 @@ def score_rounds(
     rules: Rules,  # of which level, margin and names decide
     *,
     journal: Callable[[str, str], Path],  # of (name, text and number of the round)
-    earlier: Iterable[Earlier] = (),  # scored before by the same models, perhaps
+    cache: LossCache | None = None,  # of losses that were scored before
     look: Callable = lambda weights: None,  # at how weights differ; may end the work
     quiet: bool = False,
 ) -> dict[tuple[str, str], object]:  # (name, text) -> arm
@@ -1167,7 +998,7 @@ def score_rounds(
                         ", ".join(filter(None, (name, text))),
                         journal(name, place),
                         quiet,
-                        earlier,
+                        cache,
                     )
                 )
         for text in undecided:

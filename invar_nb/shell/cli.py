@@ -195,7 +195,7 @@ def compare(
     out = free_out(out, force, job.output.quiet)
     from invar_nb.report.report import report_of
     from invar_nb.shell.arms import Unchanged
-    from invar_nb.shell.compare import compare_all, vouch_for
+    from invar_nb.shell.compare import compare_all
     from invar_nb.shell.work import check_update, reason_to_keep, write_baseline
 
     if update_baseline:
@@ -206,8 +206,6 @@ def compare(
         return _saved(report_of(same.study), out, force)
     report = report_of(result)
     facts, text = _saved(report, out, force, journals)
-    if journals:
-        vouch_for(out, baseline, candidates, job)
     if not update_baseline:
         return facts, text
     if not force and (why := reason_to_keep(result, report.exit)):
@@ -692,6 +690,20 @@ _EXTRAS = {
 }  # and what each is needed for
 
 
+def _describe_cache() -> str:
+    "Size of the cache of losses, and how to empty it."
+    from invar_nb.files.cache import LossCache, cache_folder
+
+    try:
+        folder = cache_folder()
+    except RuntimeError:
+        return "none, since there is no home folder"
+    n_bytes = LossCache(folder=folder, note=say).n_bytes if folder.is_dir() else 0
+    if not n_bytes:
+        return "empty"
+    return f"{n_bytes / 2**20:.1f} MiB in {folder}; to empty it, delete the folder"
+
+
 @command("doctor")
 def doctor(output: g.Output):
     "Show what is installed, what is missing, and which device would score."
@@ -717,6 +729,7 @@ def doctor(output: g.Output):
             rows.append((name, "ok", versions[name]))
     if not resources.files("invar_nb").joinpath("demo_models").is_dir():
         rows.append(("demo models", "note", "missing: the package is incomplete"))
+    rows.append(("cache", "ok", _describe_cache()))
     device = "none"
     if "torch" in versions:
         import torch
@@ -743,7 +756,7 @@ def demo(
     say("invar-nb demo: two shipped models, four edits", output.quiet)
     out = free_out(out, force, output.quiet)
     from invar_nb.report.report import report_of
-    from invar_nb.shell.compare import compare_all, vouch_for
+    from invar_nb.shell.compare import compare_all
     from invar_nb.shell.demo import BITS, demo_model, write_demo
 
     with tempfile.TemporaryDirectory() as folder:
@@ -757,7 +770,6 @@ def demo(
         models = str(demo_model("base")), candidates, job
         ranked, journals = compare_all(*models, out)
         facts, text = _saved(report_of(ranked), out, force, journals)
-        vouch_for(out, *models)
     return facts | {"exit_code": OK}, text  # one of the four is made to regress
 
 # %% ../../nbs/shell/09_cli.ipynb #helpc

@@ -5,12 +5,11 @@
 # %% auto #0
 __all__ = ['RESERVED', 'SCORING', 'short_name', 'name_candidates', 'input_rows', 'check_job', 'refuse_directions', 'refuse_idle',
            'control_rows', 'arms_of_models', 'find_control', 'as_reading', 'runs_arm', 'arms_of_files', 'check_tables',
-           'with_sizes', 'given_sizes', 'say_baselines', 'compare_all', 'vouch_for', 'check_scoring', 'compare_models',
+           'with_sizes', 'given_sizes', 'say_baselines', 'compare_all', 'check_scoring', 'compare_models',
            'evaluate_files']
 
 # %% ../../nbs/shell/07_compare.ipynb #c002
 import difflib
-import json
 import os
 import re
 import tempfile
@@ -26,13 +25,14 @@ from ..comparison.rules import Rules
 from ..comparison.study import Study, study
 from ..comparison.study_pairs import check_names, pair_all
 from ..files.answers import read_predictions
-from ..files.losses import losses_bytes, read_losses
+from ..files.cache import LossCache
+from ..files.losses import read_losses, write_losses
 from ..files.tables import read_table
 from ..foundations.refuse import UsageError, of_part, refuse, suggest
-from ..foundations.store import as_path, digest, write_bytes
+from ..foundations.store import as_path
 from ..models.load import find_checkpoint
 from ..models.questions import plan_candidates
-from ..models.score import control_file, other_batch
+from ..models.score import other_batch
 from ..readers.named_columns import usual_direction
 from ..readers.reader import Reading
 from ..readers.recognise import read_arms, read_together
@@ -50,7 +50,7 @@ from invar_nb.shell.arms import (
     SCORED,
     arm_kind,
     check_origin,
-    earlier_arms,
+    find_cache,
     fit_models,
     follow,
     follow_answers,
@@ -58,9 +58,7 @@ from invar_nb.shell.arms import (
     open_model,
     score_arms,
     score_rounds,
-    scored_here,
     text_of,
-    vouch,
 )
 from .jobs import check_planned, check_runs, find_metrics, find_rules
 from .terminal import say
@@ -348,6 +346,7 @@ def arms_of_models(
     quiz = called if files else ""
     kinds = dict.fromkeys(part_of.values(), "losses") | ({quiz: "answers"} if asks else {})
     ends = rules is None and not s.twice  # a command; from Python a study is wanted
+    cache = _cache_of(s, rules, quiet)
     rules = rules or find_rules(job, kinds)
     check_names(dict.fromkeys((name, part) for name in arguments for part in kinds), rules)
     questions = find_questions(source, s, quiet) if asks else None
@@ -373,7 +372,10 @@ def arms_of_models(
         ]
     )
     places = {key: out.parent / f".{out.name}.{stem}.journal" for key, stem in stems.items()}
-    journal, earlier = lambda name, part: places[name, part], earlier_arms(out)
+
+    def journal(name: str, part: str) -> Path:
+        return places[name, part]
+
     also = lambda name, model: (
         {}
         if questions is None
@@ -385,7 +387,7 @@ def arms_of_models(
                 label=name,
                 journal=journal(name, called),
                 quiet=quiet,
-                earlier=earlier,
+                cache=cache,
             )
         }
     )
@@ -408,11 +410,16 @@ def arms_of_models(
     out.parent.mkdir(parents=True, exist_ok=True)
     done = False
     try:
-        arms = score(arguments, s, journal=journal, quiet=quiet, earlier=earlier, **more)
+        arms = score(arguments, s, journal=journal, quiet=quiet, cache=cache, **more)
         arms |= {(name, quiz): arm for name, arm in answers.items()}
         for text in files if s.twice else ():
             arms[CONTROL, text] = find_control(
-                arguments, arms[BASELINE, text], job, files[text], out, journal(CONTROL, text)
+                arguments,
+                arms[BASELINE, text],
+                job,
+                files[text],
+                cache,
+                journal(CONTROL, text),
             )
         done = True
     finally:
@@ -421,25 +428,23 @@ def arms_of_models(
     named = {(name, part_of.get(part, part)): arm for (name, part), arm in arms.items()}
     return named, [*places.values()]
 
+
+def _cache_of(s: g.Comparing, rules: Rules | None, quiet: bool) -> LossCache | None:
+    "The cache of a command; None from Python, where rules are given."
+    return None if rules is not None else find_cache(s, quiet)
+
 # %% ../../nbs/shell/07_compare.ipynb #c011b
 def find_control(
     arguments: Mapping[str, str],
     baseline: WindowLosses,  # as it was scored
     job: g.Job,
     files: list[str],  # of the text
-    out: Path,
+    cache: LossCache | None,
     journal: Path,
 ) -> WindowLosses:
-    "The baseline scored twice: read where it is kept, else scored in other batches."
-    s, quiet = job.scoring, job.output.quiet
-    path = s.control_file or control_file(baseline, out.parent)
-    if path.is_file():
-        if s.control_file is None and not scored_here(path):
-            o.usage(
-                "a second scoring must be one that was made here, or be named",
-                str(path),
-                "Name it as control under [arms] of a study file, or move it away",
-            )
+    "The baseline scored twice: read where its file is named, else scored in other batches."
+    s, quiet, path = job.scoring, job.output.quiet, job.scoring.control_file
+    if path is not None and path.is_file():
         say(f"control: the second scoring is read from {path}", quiet)
         return read_losses(path)
     scoring = fit_models(follow(baseline, replace(s, text=files)), [*arguments.values()])
@@ -447,10 +452,9 @@ def find_control(
     model = open_model(arguments[BASELINE], scoring, "control", quiet)
     plan = model.plan(text_of(files, scoring))
     check_origin(plan, baseline, scoring)
-    losses = model.score(plan, "control", journal, quiet, backwards=True)
-    data = losses_bytes(losses, path.suffix)
-    vouch([digest(data)])
-    write_bytes(path, data)
+    losses = model.score(plan, "control", journal, quiet, cache, backwards=True)
+    if path is not None:
+        write_losses(losses, path)
     return losses
 
 # %% ../../nbs/shell/07_compare.ipynb #c013
@@ -679,19 +683,6 @@ def compare_all(
     rules = rules or find_rules(job, kinds_of_parts, arms)
     return study(arms, rules), journals
 
-
-def vouch_for(
-    out: Path,  # a report that was saved there
-    baseline: str,
-    candidates: list[str] | Mapping[str, str],  # as for `compare_all`
-    job: g.Job,
-) -> None:
-    "Remember the evidence of a report that models of this machine gave."
-    typed = {BASELINE: baseline, **name_candidates(candidates, bool(job.columns.arm))}
-    local = [name for name in typed if arm_kind(typed[name]) in LOCAL]
-    arms = json.loads((out / "report.json").read_bytes())["arms"].values()
-    vouch(arm["sha256"] for arm in arms if arm["name"] in local)
-
 # %% ../../nbs/shell/07_compare.ipynb #chkscor1
 SCORING = (
     "text",
@@ -700,7 +691,7 @@ SCORING = (
     *(  # options of a comparison from Python
         f.name
         for f in fields(g.Comparing)
-        if f.name not in ("text", "questions", "study", "keys")
+        if f.name not in ("text", "questions", "study", "keys", "no_cache")
     ),
 )
 

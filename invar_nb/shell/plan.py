@@ -34,7 +34,7 @@ from ..report.plan import Plan, gate_limit, plan_comparison
 from ..runs.evaluator import compare_runs, specs_of
 from . import options as o
 from . import settings as g
-from .arms import LOCAL, SCORED, arm_kind, earlier_arms, score_arms, vouch
+from .arms import SCORED, arm_kind, find_cache, score_arms
 from .compare import arms_of_files, as_reading
 from .jobs import find_rules
 from .terminal import PLAN_FILES
@@ -206,7 +206,7 @@ def plan_models(
         journal=lambda name, _: journals[name],
         prepare=text,
         quiet=job.output.quiet,
-        earlier=earlier_arms(out),
+        cache=find_cache(scoring, job.output.quiet),
     )
     arms = {name: text.arm(scored[name, ""]) for name in arguments}
     models = sum(arm_kind(argument) in SCORED for argument in arguments.values())
@@ -362,8 +362,6 @@ def save_plan(
     files = {"plan.json": f"{data}\n".encode()}
     for name, arm in arms.items():
         files[f"{name}.jsonl"] = losses_bytes(arm)
-        if arm_kind(arguments[name]) in LOCAL:
-            vouch([digest(files[f"{name}.jsonl"])])
     finish(
         journals.values(),
         digest(files["plan.json"]),

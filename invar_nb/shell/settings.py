@@ -81,6 +81,9 @@ class Loading:
     trust_remote_code: _models(
         bool, "Allow models to run their own Python files.", "--trust-remote-code"
     ) = False
+    no_cache: _models(
+        bool, "Score what is in the cache again, and keep nothing there.", "--no-cache"
+    ) = False
     study: StudyOption = None
     keys: SetOption = None
     bos: file_key(
@@ -286,8 +289,7 @@ class Comparing(Scoring):
     control: _compared(
         bool,
         "Score the baseline a second time in other batches. A change "
-        "below this numerical noise is not called improved or regressed. Kept "
-        "beside --out and reused.",
+        "below this numerical noise is not called improved or regressed.",
         "--control",
     ) = False
     control_file: file_key(
@@ -707,9 +709,7 @@ class Planning:
 _output = panel("Output")
 Force = _output(
     bool,
-    "Replace an existing result. Losses in it of the same model, text and "
-    "settings are reused; those of models that are not named now are "
-    "removed.",
+    "Replace an existing result; models that are not named now are removed from it.",
     "--force",
 )
 

@@ -524,10 +524,7 @@ def check_out(
         new = "a new file" if names is None else "a new or an empty folder"
         cure = f"Choose another one{', or none: it is numbered' * (kind == 'folder')}"
         if not others:
-            cure += (
-                ", or give --force to replace it; what it holds of the same "
-                "model, text and settings is not scored again"
-            )
+            cure += ", or give --force to replace it"
         usage(f"--out must be {new}", repr(str(out)), cure)
     if others:
         older = "plan" if replaces else "report"

@@ -16,10 +16,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from ..arms.window_losses import WindowLosses
+from ..arms.predictions import Predictions
+from ..arms.window_losses import StreamedLosses, WindowLosses
 from ..comparison.study import Study
 from ..comparison.units import counted
 from ..files.answers import predictions_bytes
+from ..files.cache import LossCache
 from ..files.losses import losses_bytes
 from ..files.merge import Target, as_shard, check_cut, is_url, merge_parts, part_names
 from ..foundations.journal import finish
@@ -38,19 +40,16 @@ from . import options as o
 from . import settings as g
 from invar_nb.shell.arms import (
     SCORED,
-    Earlier,
     amount,
     arm_kind,
     check_documents,
-    earlier_arms,
+    find_cache,
     find_tokenizer,
-    fitting,
     kept,
     load,
     one_text,
     open_model,
     planned,
-    vouch,
 )
 from .terminal import Progress, check_out, say
 
@@ -88,10 +87,9 @@ def save_scored(model: str, scoring: g.Scoring, out: Path, quiet: bool) -> tuple
     out.parent.mkdir(parents=True, exist_ok=True)
     journal = out.with_name(f".{out.name}.journal")
     opened = open_model(model, scoring, "score", quiet)
-    losses = opened.score(opened.plan(documents), "score", journal, quiet, earlier_arms(out))
+    cache = find_cache(scoring, quiet)
+    losses = opened.score(opened.plan(documents), "score", journal, quiet, cache)
     data = losses_bytes(losses, out.suffix)
-    if opened.loaded is not None:
-        vouch([digest(data)])
     finish([journal], digest(data), lambda: write_bytes(out, data, force=there))
     return losses_facts(losses, out)
 
@@ -128,28 +126,25 @@ def check_questions(examples: Examples, models: Iterable[str], o: g.Loading) -> 
 
 # %% ../../nbs/shell/06_work.ipynb #c010
 def ask_with(
-    model,
+    model: object,  # a LoadedModel
     examples: Examples,
     loading: g.Loading,
     *,
     label: str,
     journal: Path,
     quiet: bool = False,
-    earlier: Iterable[Earlier] = (),
-):
-    "The answers of a model that is loaded; what an earlier run asked is not asked again."
-    some = counted(len(examples), "examples")
-    known = [
-        (arm, each.place)
-        for each in fitting(earlier, model)
-        if (arm := each.read()) is not None
-    ]
-    told = lambda at: say(
-        f"{label}: answering {some}{kept(journal)}"
-        if at is None
-        else f"{label}: {some} reused from {known[at][1]}",
-        quiet,
-    )
+    cache: LossCache | None = None,
+) -> Predictions:
+    "The answers of a model that is loaded; what the cache holds is not asked again."
+    n_candidates = sum(map(len, examples.candidates))
+
+    def say_asking(n_known: int) -> None:
+        some = counted(len(examples), "examples")
+        if n_known == n_candidates:
+            say(f"{label}: {some} reused from the cache", quiet)
+        else:
+            say(f"{label}: answering {some}{kept(journal)}", quiet)
+
     answers = answer_examples(
         model,
         examples,
@@ -157,9 +152,9 @@ def ask_with(
         separator=loading.separator,
         bos=loading.bos,
         batch_tokens=loading.batch_tokens,
+        cache=cache,
+        on_known=say_asking,
         journal=journal,
-        known=[arm for arm, _ in known],
-        on_known=told,
         progress=Progress(f"{label}, answers", quiet=quiet),
     )
     say(f"{label}: {int(answers.correct.sum())} of {len(answers)} right", quiet)
@@ -191,10 +186,9 @@ def save_answers(
         label="answer",
         journal=journal,
         quiet=quiet,
-        earlier=earlier_arms(out),
+        cache=find_cache(loading, quiet),
     )
     data = predictions_bytes(answers)
-    vouch([digest(data)])
     finish([journal], digest(data), lambda: write_bytes(out, data, force=there))
     right = int(answers.correct.sum())
     facts = {
@@ -231,6 +225,8 @@ def check_baseline(kind: str, path: Path, where: str = "a baseline") -> None:
 def write_baseline(arm, path: Path) -> tuple[dict, str]:
     "Put losses or answers in the file that later runs are compared with; the same in words."
     check_baseline(arm.kind, path)
+    if isinstance(arm, StreamedLosses):
+        arm = arm.file.read()
     arm = arm.changed(
         provenance={name: fact for name, fact in arm.provenance.items() if name not in OF_PAIR}
     )

@@ -59,7 +59,7 @@ def _leave_alone(event, args):
     folder = os.environ.get("INVAR_NB_ACCOUNT")
     if folder and args[0].startswith(folder):
         raise AssertionError(
-            f"pages read and write nothing of the account; this one opened {args[0]}. Set XDG_STATE_HOME in a hidden cell"
+            f"pages read and write nothing of the account; this one opened {args[0]}. Set XDG_CACHE_HOME in a hidden cell"
         )
 
 
