@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from ..arms.predictions import Predictions
-from ..arms.window_losses import StreamedLosses, WindowLosses
+from ..arms.window_losses import WindowLosses
 from ..comparison.study import Study
 from ..comparison.units import counted
 from ..files.answers import predictions_bytes
@@ -225,8 +225,6 @@ def check_baseline(kind: str, path: Path, where: str = "a baseline") -> None:
 def write_baseline(arm, path: Path) -> tuple[dict, str]:
     "Put losses or answers in the file that later runs are compared with; the same in words."
     check_baseline(arm.kind, path)
-    if isinstance(arm, StreamedLosses):
-        arm = arm.file.read()
     arm = arm.changed(
         provenance={name: fact for name, fact in arm.provenance.items() if name not in OF_PAIR}
     )
