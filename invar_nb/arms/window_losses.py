@@ -158,7 +158,7 @@ def _refuse_some(where: str, name: str, n: int) -> NoReturn:
 
 
 def _refuse_window(where: str, name: str) -> NoReturn:
-    "Refuse a long window without a loss; of a batch, how many there are is not known."
+    "Refuse a long window without a loss."
     refuse(
         where,
         _MEASURED,
