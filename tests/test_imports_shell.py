@@ -537,9 +537,10 @@ def test_one_file_of_any_tool_is_evaluated(shell, tmp_path):
     ):
         code, out, err = shell("evaluate", *arguments, "--json", out=f"e{k}")
         assert code == 0, err
-        assert rows(json.loads(out), metric=metric)[0]["value"]["value"] > 0 and verify(
-            tmp_path / f"e{k}"
-        )
+        levels = {
+            level["key"]["metric"]: level["value"] for level in json.loads(out)["levels"]
+        }
+        assert levels[metric] > 0 and verify(tmp_path / f"e{k}")
     for arguments, words in (
         (
             ("said", "columns.references=ref", "--margin", "2%"),
