@@ -773,13 +773,18 @@ def check_by(
     parts = zip(names, measured, strict=True)
     of_losses = [of_part for of_part, part in parts if part.kind == "losses"]
     for name in by:
-        has_sums = name in columns and all(name in of_part for of_part in of_losses)
-        if name in CLASSES and not has_sums:
-            refuse(
-                "study",
-                f"slices by {name} need sums that are kept while scoring",
-                "none",
-                f"Score both models again with --by {name}",
-                error=UsageError,
-            )
+        if name in CLASSES:
+            _check_sums(name, [set(columns), *of_losses])
         as_choice(name, columns, where="study", name="by", error=UsageError)
+
+
+def _check_sums(name: str, known: Iterable[set[str]]) -> None:
+    "A class of tokens must have its sums everywhere; raises UsageError."
+    if not all(name in columns for columns in known):
+        refuse(
+            "study",
+            f"slices by {name} need sums that are kept while scoring",
+            "none",
+            f"Score both models again with --by {name}",
+            error=UsageError,
+        )
