@@ -403,6 +403,7 @@ def test_no_clock_decides(tmp_path, monkeypatch):
         <= {
             "models/load.py",  # a file that changed within the last second, or in the future, is read again
             "models/servers.py",  # a server's Retry-After may be a date; more than five minutes are refused
+            "files/cache.py",  # which file was used least recently: the first to go
             "foundations/store.py",  # `now`: when a report was made, and whether the last day of an accepted loss has passed
             "report/report.py",
         }
