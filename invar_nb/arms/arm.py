@@ -357,7 +357,7 @@ def entries_at(value: object, index: np.ndarray) -> object:
     return tuple([value[i] for i in index.tolist()])
 
 
-def columns_given(arm: "Arm") -> dict[str, object]:
+def columns_given(arm: object) -> dict[str, object]:
     "What an arm was given for each item, those of a mapping one by one."
     columns = {}
     for name in arm.per_item:

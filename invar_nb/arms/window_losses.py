@@ -54,12 +54,12 @@ WORST = 25.0  # nats per token; guessing among all words of any vocabulary costs
 
 
 def as_means(
-    losses: "WindowLosses",
+    losses: object,
     sums: bool | None,  # each is a sum; None: a mean, refused where it can be none
     where: str = "WindowLosses.from_arrays",
     name: str = "log_loss",
     cure: str = "If each is a sum over its window, say sums=True; if it is a mean, sums=False",
-) -> "WindowLosses":
+) -> object:
     "The losses as means: sums are divided by their weights."
     if sums:
         return losses.changed(log_loss=losses.log_loss / losses.tokens)
