@@ -22,10 +22,11 @@ from frozen_inputs import DATA
 from studies import STUDIES
 
 import invar_nb
+from invar_nb.files import tables
 from invar_nb.foundations import store
 from invar_nb.foundations.journal import Journal
 from invar_nb.foundations.store import canonical_text
-from invar_nb.readers import inspect_logs, tables
+from invar_nb.readers import inspect_logs
 from invar_nb.report.figures import markdown, visible
 from invar_nb.shell import terminal, work
 from invar_nb.statistics.totals import UnitTotals
