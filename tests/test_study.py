@@ -1564,6 +1564,31 @@ def test_probabilities_of_a_frame_are_refused_since_its_columns_have_an_order_of
     assert made(frame[["y", "n"]].to_numpy()).correct.all()
 
 
+@pytest.mark.parametrize(
+    "option", [{"margin": 0.001}, {"level": 0.5}, {"metrics": ["perplexity"]}]
+)
+def test_rules_are_given_once(option):
+    "A margin typed beside rules was ignored: the answer was that of 2 %."
+    arms = arms_of({"": losses(1)})
+    (name,) = option
+    with pytest.raises(UsageError, match=f"rules must be given once; got {name} beside rules"):
+        study(arms, Rules(), **option)
+    assert study(arms, Rules(**option), **{name: getattr(Rules(), name)}).rules.to_dict()
+
+
+@pytest.mark.parametrize("names", [("control",), ()])
+def test_every_part_of_a_study_has_a_candidate(names):
+    "A part of a baseline and its control ended in a KeyError of the report."
+    arms = arms_of({"": losses(1)})
+    base = next(arm for (name, _), arm in arms.items() if name == "baseline")
+    beside = {("baseline", "law"): base} | {(name, "law"): base for name in names}
+    with pytest.raises(UsageError, match="every part must have a candidate; got .* in 'law'"):
+        study({(name, "news"): arm for (name, _), arm in arms.items()} | beside)
+    if names:
+        with pytest.raises(UsageError, match="every part must have a candidate"):
+            study({"baseline": base, "control": base})
+
+
 @pytest.mark.parametrize("name", ["", " ", "baseline ", "x\n", 5])
 def test_a_candidate_has_a_name_that_can_be_told_apart(name):
     arm = arm_of("scores", {})

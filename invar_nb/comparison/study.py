@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['OF_LOOKS', 'ELSEWHERE', 'Table', 'Study', 'check_rules_of_looks', 'look_at_all', 'measured_by_looks', 'own_metrics',
-           'rules_of', 'as_arm', 'as_arms', 'in_reading_order', 'study', 'scores_of', 'compare_files', 'study_of_two',
-           'is_array', 'holds_pairs', 'refuse_compare', 'is_arm', 'two_arms', 'compare', 'evaluate']
+           'rules_of', 'given_once', 'as_arm', 'as_arms', 'in_reading_order', 'study', 'scores_of', 'compare_files',
+           'study_of_two', 'is_array', 'holds_pairs', 'refuse_compare', 'is_arm', 'two_arms', 'compare', 'evaluate']
 
 # %% ../../nbs/comparison/17_study.ipynb #17c96d2c
 import os
@@ -354,6 +354,22 @@ def rules_of(options: Mapping[str, object]) -> Rules:
     return Rules(**options)
 
 
+def given_once(rules: Rules | None, options: Mapping[str, object]) -> Rules:
+    "The rules, or those of the options; UsageError where one is given beside the other."
+    of_options = rules_of(options)
+    if rules is None:
+        return of_options
+    for name in of_options.to_dict():
+        refuse(
+            "study",
+            "rules must be given once",
+            f"{name} beside rules",
+            f"Write Rules({name}=...), or leave rules out",
+            error=UsageError,
+        )
+    return rules
+
+
 def _refuse_option(name: str, names: Sequence[str]) -> None:
     "A name that is no field of Rules, with a cure where it has another name here."
     if name in ELSEWHERE:
@@ -506,7 +522,7 @@ def study(  # noqa: PLR0913 (a parameter for each rule that is typed often)
             'Write study({"baseline": arm, "q8": arm})',
             error=UsageError,
         )
-    rules = rules or rules_of(options)
+    rules = given_once(rules, options)
     arms = as_arms(arms)
     for arm in arms.values():  # runs bring the evaluator of the source systems
         if hasattr(arm, "judge"):
