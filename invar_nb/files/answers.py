@@ -63,7 +63,7 @@ def _numbers(rows: _Rows, cells: list, name: str) -> list:
 _PREFIXES = ("p_", "prob_", "proba_", "probability_", "p.", "prob.")  # a label follows
 
 
-def _labelled(columns: Mapping, prefix: str, labels: set[str]) -> dict[str, str]:
+def _probability_names(columns: Mapping, prefix: str, labels: set[str]) -> dict[str, str]:
     "The names that are this prefix and a label, and what we call each: `p:LABEL`."
     names = {}
     for name in columns:
@@ -73,11 +73,11 @@ def _labelled(columns: Mapping, prefix: str, labels: set[str]) -> dict[str, str]
     return names
 
 
-def _spelled(columns: Mapping) -> Mapping:
+def _rename_probabilities(columns: Mapping) -> Mapping:
     "The columns with `p:LABEL` where two of them or more are called p_LABEL, prob_LABEL, ..."
     labels = {str(label) for label in columns.get("label", ())}
     for prefix in _PREFIXES:
-        names = _labelled(columns, prefix, labels)
+        names = _probability_names(columns, prefix, labels)
         if len(names) > 1:
             return {names.get(name, name): cells for name, cells in columns.items()}
     return columns
@@ -456,7 +456,7 @@ def _as_list(name: object, cells: Sequence, n: int, where: str) -> list:
     return [as_printed(value) if isinstance(value, float) else value for value in values]
 
 
-def _lists(columns: Mapping, where: str) -> dict[str, list]:
+def _as_lists(columns: Mapping, where: str) -> dict[str, list]:
     "The columns as lists as long as the ids."
     for name in ("id", "label"):
         _need_column(name, columns, where)
@@ -510,7 +510,7 @@ def _check_labels(labels: Sequence[str], by_label: Mapping, where: str) -> None:
     )
 
 
-def _classes(rows: _Rows, columns: Mapping, labels: tuple[str, ...] | None) -> _Classes:
+def _read_classes(rows: _Rows, columns: Mapping, labels: tuple[str, ...] | None) -> _Classes:
     "The classes, from the labels that were given or from those of the probabilities."
     by_label = _probabilities(rows, columns, labels)
     if by_label is None:
@@ -535,7 +535,8 @@ def _as_columns(columns: Mapping[str, Sequence], where: str) -> Mapping[str, lis
             type(columns).__name__,
             "Pass a dict of lists, or a data frame",
         )
-    return _spelled(_lists({name: columns[name] for name in columns.keys()}, where))
+    by_name = {name: columns[name] for name in columns.keys()}
+    return _rename_probabilities(_as_lists(by_name, where))
 
 
 def _temperature(rows: _Rows, columns: Mapping) -> float | None:
@@ -609,7 +610,7 @@ def predictions_from_columns(
     labels = fields.pop("labels", None)
     if labels is not None:
         labels = as_labels(labels, where)
-    classes = _classes(rows, columns, labels)
+    classes = _read_classes(rows, columns, labels)
     numbers = _number_fields(rows, columns)
     n_normalized = 0
     if normalize and classes.probabilities:

@@ -173,7 +173,7 @@ def _alignment(metadata: Mapping[str, object]) -> int:
     return alignment
 
 
-def _parsed(cursor: _Cursor) -> GgufHeader:
+def _parse_header(cursor: _Cursor) -> GgufHeader:
     "The header at the beginning of these bytes."
     magic, version, n_tensors, n_settings = cursor.numbers("4sIQQ")
     _check_version(magic, version)
@@ -196,7 +196,7 @@ def read_gguf_header(path: Path) -> GgufHeader:
         if len(file.read(24)) < 24:
             raise ValueError("it is shorter than any header")
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return _parsed(_Cursor(data))
+            return _parse_header(_Cursor(data))
 
 # %% ../../nbs/files/04_gguf_header.ipynb #g015
 LONG_LIST = 1000

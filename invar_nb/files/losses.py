@@ -112,7 +112,7 @@ def check_header(text: str | bytes, where: str) -> dict:
     return header
 
 
-def _noted(header: dict) -> dict:
+def _note_digest(header: dict) -> dict:
     "The header; where it has no digest its provenance says so, and a report does."
     if "digest" in header:
         return header
@@ -191,7 +191,7 @@ def _numbers(name: str, values: Sequence) -> np.ndarray:  # a list, or a NumPy a
     return array.astype(np.int64, copy=False)
 
 # %% ../../nbs/files/01_losses.ipynb #lossc002
-def _shown(cell: Any) -> str:
+def _cell_text(cell: Any) -> str:
     "A cell in a refusal."
     if hasattr(cell, "as_buffer"):  # a text of Arrow, of bytes that may not be UTF-8
         cell = cell.as_buffer().to_pybytes().decode(errors="backslashreplace")
@@ -215,7 +215,7 @@ def _refuse_cell(name: str, values: Sequence, place: Callable[[int], str]) -> No
         refuse(
             place(0),
             f"{name} must be {_requirement(name)}",
-            _shown(values[0]),
+            _cell_text(values[0]),
             "Score the window again; or is it another unit, or the wrong column?",
         )
     half = len(values) // 2
@@ -254,7 +254,7 @@ def check_repeats(ids: Sequence[str], place: Callable[[int], str]) -> None:
     )
 
 # %% ../../nbs/files/01_losses.ipynb #a06bf8ba
-def _hashed(name: str, values: Any) -> list[np.ndarray]:
+def _arrays_to_hash(name: str, values: Any) -> list[np.ndarray]:
     "The arrays whose bytes are hashed: of texts their lengths, and their UTF-8 end to end."
     if name not in TEXTS:
         return [values.astype("<i8" if name in COUNTS else "<f8")]
@@ -278,7 +278,7 @@ class ColumnDigests:
     def update(self, batch: Mapping) -> None:  # name -> array, or tuple of texts
         "Go on with the rows of a batch."
         for name, hashes in self._sha.items():
-            for sha, array in zip(hashes, _hashed(name, batch[name]), strict=True):
+            for sha, array in zip(hashes, _arrays_to_hash(name, batch[name]), strict=True):
                 sha.update(np.ascontiguousarray(array))
 
     def result(self, header: Mapping) -> str:
@@ -559,7 +559,7 @@ def _lines(file: BinaryIO, n: int, first: int, where: str) -> list[bytes]:
 
 def _jsonl_head(file: BinaryIO, where: str) -> _Head:
     "The header, and the columns of the first window."
-    header = _noted(check_header(b"".join(_lines(file, 1, 1, where)), f"{where}:1"))
+    header = _note_digest(check_header(b"".join(_lines(file, 1, 1, where)), f"{where}:1"))
     columns = {*REQUIRED, *header.get("columns", ())}
     for line in _lines(file, 1, 2, where):
         row = strict_json(line, where=f"{where}:2")
@@ -568,7 +568,7 @@ def _jsonl_head(file: BinaryIO, where: str) -> _Head:
     return _Head(header, sorted(columns), file.seek(0, os.SEEK_END))
 
 # %% ../../nbs/files/01_losses.ipynb #lossr002
-def _decoded(lines: list[bytes], first: int, careful: bool, where: str) -> list:
+def _decode_rows(lines: list[bytes], first: int, careful: bool, where: str) -> list:
     "What these lines say; read one by one where they need care, or have a fault."
     if not careful:
         with contextlib.suppress(ValueError):
@@ -602,7 +602,7 @@ def _jsonl_batches(
     fields = {*columns}
     first = 2
     while lines := _lines(file, rows, first, where):
-        decoded = _decoded(lines, first, careful, where)
+        decoded = _decode_rows(lines, first, careful, where)
         for i, row in enumerate(decoded, first):
             if not isinstance(row, dict) or row.keys() != fields:
                 _refuse_fields(row, columns, f"{where}:{i}")
@@ -644,7 +644,7 @@ def _parquet_head(file: BinaryIO, where: str) -> _Head:
         groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
         stored_size = sum(group.total_byte_size for group in groups)
     stored = _stored_header(metadata, schema.names, where)
-    header = _noted(check_header(stored, f"{where}:header"))
+    header = _note_digest(check_header(stored, f"{where}:header"))
     check_count(metadata.num_rows, header, where)
     check_columns(schema.names, header, where)
     _check_types(schema, where)
@@ -652,7 +652,7 @@ def _parquet_head(file: BinaryIO, where: str) -> _Head:
     return _Head(header, sorted(schema.names), size)
 
 
-def _unchecked(table: Any, name: str) -> Any:
+def _column_values(table: Any, name: str) -> Any:
     "A column of a pyarrow table: numbers of NumPy, or an Arrow array of texts."
     if name in TEXTS:
         return table[name].fill_null("").combine_chunks()
@@ -664,7 +664,7 @@ def _parquet_batches(
 ) -> Iterator[dict]:
     "Columns of values that are not yet checked."
     for table in parquet_batches(file, where, rows=rows, most=_MOST):
-        yield {name: _unchecked(table, name) for name in columns}
+        yield {name: _column_values(table, name) for name in columns}
 
 # %% ../../nbs/files/01_losses.ipynb #494b8da3
 def _size(values: np.ndarray | tuple[str, ...]) -> int:

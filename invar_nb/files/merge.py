@@ -488,7 +488,7 @@ def _plan_order(parts: Sequence[Part], n_windows: int) -> np.ndarray:
     return order
 
 
-def _joined(parts: Sequence[Part]) -> WindowLosses:
+def _join_windows(parts: Sequence[Part]) -> WindowLosses:
     "The windows of all parts in the order of the plan; every one is there once."
     plan = parts[0].facts["shard"]
     arms = [part.losses for part in parts]
@@ -556,6 +556,6 @@ def merge_parts(
     if damaged:
         _refuse_damaged(damaged[0], target, parts)
     _check_one_run(parts)
-    losses = _joined([part for part in parts if part.losses is not None])
+    losses = _join_windows([part for part in parts if part.losses is not None])
     write_losses(losses, path)
     return losses, len(parts)

@@ -75,7 +75,7 @@ def _refuse_byte(data: bytes, at: int, line: int, where: str) -> NoReturn:
     )
 
 
-def _text(data: bytes, where: str, line: int) -> str:
+def _decode_text(data: bytes, where: str, line: int) -> str:
     "UTF-8 without NUL."
     bad = data.find(b"\0")
     if bad < 0:
@@ -137,10 +137,10 @@ def _blocks(file: BinaryIO, where: str, *, csv: bool = False) -> Iterator[tuple[
         end = _blank_from(data, blanks)
         block = data[:end]
         held_back = data[end:]
-        yield line, _text(block, where, line)
+        yield line, _decode_text(block, where, line)
         line += block.count(b"\n")
     if held_back:
-        yield line, _text(held_back, where, line)
+        yield line, _decode_text(held_back, where, line)
 
 # %% ../../nbs/files/00_tables.ipynb #e370fb99
 def _row(text: str, where: str) -> dict:
@@ -193,7 +193,7 @@ def _check_keys(rows: list[dict], numbers: range, counts: Counter, where: str) -
         refuse(f"{where} {number}", "every key must be a name", repr(name), "Name it")
 
 
-def _transposed(
+def _transpose(
     rows: list[dict],
     numbers: range,  # of the rows
     counts: Counter,  # of rows with this key so far; is brought up to date
@@ -224,10 +224,10 @@ def _from_jsonl(file: BinaryIO, where: str, keep: _Keep | None) -> Iterator[_Bat
         lines = text.removesuffix("\n").split("\n")
         rows = [_row(line, f"{where}, line {i}") for i, line in enumerate(lines, first)]
         numbers = range(first, first + len(rows))
-        yield _transposed(rows, numbers, counts, keep, f"{where}, line")
+        yield _transpose(rows, numbers, counts, keep, f"{where}, line")
 
 # %% ../../nbs/files/00_tables.ipynb #17bb0002
-def _decoded(text: str, where: str) -> object:
+def _decode_json(text: str, where: str) -> object:
     "What JSON says, NaN and repeated keys let through; what is no JSON is refused."
     try:
         return json.loads(text)
@@ -239,7 +239,7 @@ def _entries(text: str, where: str) -> list:
     "The entries of a JSON list, each as bytes of JSON."
     with contextlib.suppress(ValueError, RecursionError):
         return msgspec.json.decode(text, type=list[msgspec.Raw])
-    entries = _decoded(text, where)  # no list, or one with NaN, whose row is to be named
+    entries = _decode_json(text, where)  # no list, or one with NaN, whose row is to be named
     if not isinstance(entries, list):
         refuse(
             where,
@@ -255,13 +255,13 @@ def _from_json(file: BinaryIO, where: str, keep: _Keep | None) -> Iterator[_Batc
     data = file.read(MOST_TEXT + 1)
     check_size(len(data), MOST_TEXT, where, "Split the file")
     check_values(data, where)
-    entries = _entries(_text(data, where, 1), where)
+    entries = _entries(_decode_text(data, where, 1), where)
     if not entries:
         return
     rows = [
         _row(bytes(entry).decode(), f"{where}, row {i}") for i, entry in enumerate(entries, 1)
     ]
-    yield _transposed(rows, range(1, len(rows) + 1), Counter(), keep, f"{where}, row")
+    yield _transpose(rows, range(1, len(rows) + 1), Counter(), keep, f"{where}, row")
 
 # %% ../../nbs/files/00_tables.ipynb #a0b05db7
 _CSV_ERRORS = {  # what the csv module says: what must hold, what there is, cure
@@ -953,7 +953,7 @@ class _Collected:
         return [list(repeat(None, self.n_rows))]
 
 
-def _joined(parts: list, where: str) -> Any:
+def _join_parts(parts: list, where: str) -> Any:
     "The parts of a column as one list, or as one Arrow column whose texts are UTF-8."
     if not _is_arrow(parts[0]):
         return [*chain.from_iterable(parts)]
@@ -1011,9 +1011,12 @@ def parse_table(
             "none" if file.tell() else "an empty file",
             "Was the program that wrote it interrupted?",
         )
+    held = {}
+    for column in collected.names:
+        held[column] = _join_parts(collected.parts[column], where)
     table = Table(
         path=name,
-        held={column: _joined(collected.parts[column], where) for column in collected.names},
+        held=held,
         rows=np.concatenate(collected.rows),
         digest=f"sha256:{sha}",
         where=where,

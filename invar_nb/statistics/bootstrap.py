@@ -412,7 +412,7 @@ def _influence(
     return u.mean() - u
 
 
-def _drawn(
+def _draw_law(
     delta: np.ndarray, tokens: np.ndarray, replicates: int, seed: int | None, resample: str
 ) -> Draws:
     "The distribution that so many draws show."
@@ -422,15 +422,15 @@ def _drawn(
     return Draws(np.sort(draws), weighted_mean(delta, tokens), delta.size)
 
 
-def _law(delta: np.ndarray, tokens: np.ndarray, plan: BootstrapPlan) -> Draws | Limit:
+def _choose_law(delta: np.ndarray, tokens: np.ndarray, plan: BootstrapPlan) -> Draws | Limit:
     "The distribution of D*; draws also where the limit is blurred."
     if plan.replicates is not None:
-        return _drawn(delta, tokens, plan.replicates, plan.seed, plan.resample)
+        return _draw_law(delta, tokens, plan.replicates, plan.seed, plan.resample)
     limit = Limit(delta, tokens, plan.resample)
     if not limit.blurred:
         return limit
     replicates = min(2**18, max(2**12, 2**22 // delta.size))
-    return _drawn(delta, tokens, replicates, 0, plan.resample)
+    return _draw_law(delta, tokens, replicates, 0, plan.resample)
 
 
 def _interval(
@@ -464,7 +464,7 @@ def bootstrap_analysis(
     if code:
         mean = weighted_mean(delta, tokens)
         return _interval(mean, mean, code, "point", plan), _p_of_signs(mean, n)
-    law = _law(delta, tokens, plan)
+    law = _choose_law(delta, tokens, plan)
     below_zero = min(max(law.below(0.0), law.smallest), 1 - law.smallest)
     if plan.method == "bca":
         a = acceleration(_influence(delta, tokens, law.centre, plan.resample))

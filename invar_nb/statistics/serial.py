@@ -102,7 +102,7 @@ def _has_slow_waves(squares: np.ndarray, waves: _Waves) -> bool:
     return slow * (waves.total - waves.slowest) > waves.limit * quick * waves.slowest
 
 
-def _widened(fit: Jackknife, influence: np.ndarray) -> Jackknife:
+def _widen(fit: Jackknife, influence: np.ndarray) -> Jackknife:
     "The jackknife with the long-run variance of the influences, in text order."
     if fit.fallback is not None:
         return fit
@@ -166,7 +166,7 @@ def serial_ratio(
     blocks = _in_blocks(most, numerators, weights)
     influence = np.empty(blocks[1].size)
     fit = jackknife_ratio(*blocks, influence=influence)
-    return _of_windows(_widened(fit, influence), weights)
+    return _of_windows(_widen(fit, influence), weights)
 
 # %% ../../nbs/statistics/02_serial.ipynb #c042
 def serial_ratio_difference(
@@ -176,7 +176,7 @@ def serial_ratio_difference(
     "Jackknife of ratio(candidate) - ratio(baseline) when neighbouring windows are correlated."
     a, b = (_in_blocks(MOST_BLOCKS, *arm) for arm in (baseline, candidate))
     influence = np.empty(b[1].size)
-    fit = _widened(jackknife_ratio_difference(a, b, influence=influence), influence)
+    fit = _widen(jackknife_ratio_difference(a, b, influence=influence), influence)
     return _of_windows(fit, candidate[1])
 
 # %% ../../nbs/statistics/02_serial.ipynb #sst2
@@ -185,7 +185,7 @@ def serial_statistic(
     leave_one_out: np.ndarray,  # without each window, in text order, shape (n,)
 ) -> Jackknife:
     "Jackknife of any statistic of one text whose neighbouring windows are correlated."
-    return _widened(
+    return _widen(
         jackknife_statistic(estimate, leave_one_out), leave_one_out.mean() - leave_one_out
     )
 
@@ -288,7 +288,7 @@ def jackknife_interval(
             influence = np.empty(delta.size) if units == "serial" else None
             fit = jackknife_ratio(delta, tokens, means=True, sums=sums, influence=influence)
             if units == "serial" and math.isfinite(fit.estimate):
-                fit = _widened(fit, influence)
+                fit = _widen(fit, influence)
     if not math.isfinite(fit.estimate):
         as_vector(delta, where=where, name="delta")  # names the index of a missing one
         refuse(

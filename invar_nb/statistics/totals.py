@@ -49,11 +49,11 @@ def as_pairs(
     refuse_misaligned(where, {name: delta, "tokens": tokens})
     tokens = as_counts(tokens, where=where, name="tokens")
     delta = as_vector(delta, where=where, name=name, length=tokens.size)
-    _some(tokens, where)
+    _check_some(tokens, where)
     return delta, tokens
 
 
-def _some(values: np.ndarray, where: str) -> None:
+def _check_some(values: np.ndarray, where: str) -> None:
     "Refuse no windows at all."
     if values.size:
         return
@@ -90,7 +90,7 @@ def effective_sample_size(
 ) -> float:
     "Kish's T^2 / sum t_i^2: equal windows that weigh as evenly (Eq. weighted-n-eff)."
     tokens = as_counts(tokens, where="effective_sample_size", name="tokens")
-    _some(tokens, "effective_sample_size")
+    _check_some(tokens, "effective_sample_size")
     return int(tokens.sum()) ** 2 / sum(t * t for t in tokens.tolist())
 
 # %% ../../nbs/statistics/00_totals.ipynb #c051
@@ -101,7 +101,7 @@ def spread_is_rounding(
 ) -> bool:
     "Whether differences are equal up to the rounding of the losses (@eq-weighted-rounding)."
     delta = as_vector(delta, where="spread_is_rounding", name="delta")
-    _some(delta, "spread_is_rounding")
+    _check_some(delta, "spread_is_rounding")
     return bool(np.ptp(delta) <= 8 * np.finfo(float).eps * max(scale, np.abs(delta).max()))
 
 # %% ../../nbs/statistics/00_totals.ipynb #c034
@@ -273,7 +273,7 @@ class UnitTotals:
     @classmethod
     def read(cls, path: str | os.PathLike) -> "UnitTotals":
         "The totals that `write` wrote; a damaged file is refused."
-        return _unpacked(as_file(path, "UnitTotals.read"))
+        return _read_archive(as_file(path, "UnitTotals.read"))
 
 # %% ../../nbs/statistics/00_totals.ipynb #c066
 def _check_units(units: object, n: int) -> None:
@@ -416,7 +416,7 @@ def _fit_together(totals: UnitTotals, sums: np.ndarray) -> bool:
     return bool(units[1].sum() == np.diff(totals.spans).sum())
 
 
-def _loaded(path: Path) -> UnitTotals:
+def _load_archive(path: Path) -> UnitTotals:
     "The totals in a file; anything may be raised where it is damaged."
     _check_claims(path)
     with np.load(path, allow_pickle=False) as data:
@@ -430,10 +430,10 @@ def _loaded(path: Path) -> UnitTotals:
     return totals
 
 
-def _unpacked(path: Path) -> UnitTotals:
+def _read_archive(path: Path) -> UnitTotals:
     "The totals in a file; whatever is wrong with it is one refusal."
     try:
-        return _loaded(path)
+        return _load_archive(path)
     except (
         OSError,
         EOFError,
