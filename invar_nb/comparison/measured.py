@@ -9,12 +9,13 @@ __all__ = ['PRIMARY', 'sum_pair', 'totals_difference', 'totals_influence', 'choo
 # %% ../../nbs/comparison/11_measured.ipynb #c002
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
+from ..arms.arm import Arm
 from ..arms.pair import Pair
 from invar_nb.comparison.difference import (
     Difference,
@@ -25,6 +26,7 @@ from invar_nb.comparison.difference import (
 )
 from .rules import Rules
 from invar_nb.comparison.units import (
+    Slice,
     Units,
     choose_units,
     find_slices,
@@ -51,6 +53,9 @@ from invar_nb.statistics.totals import (
 )
 
 # %% ../../nbs/comparison/11_measured.ipynb #c007
+_COLUMNS = ("baseline", "delta", "weight", "weight^2", "weight*delta", "delta^2")
+
+
 def sum_pair(
     pair: Pair,  # of losses, windows that follow each other
     metric: str | Metric = "perplexity",  # a ratio of sums
@@ -61,51 +66,35 @@ def sum_pair(
     plan: str | None = None,  # digest of what is added up; None: of this text
 ) -> UnitTotals:
     "What the interval of one metric must know of some windows; parts add up."
-    arms = pair.baseline, pair.candidate
     if isinstance(metric, str):
-        metric = prepare_metric(as_metric(metric, "sum_pair"), *arms)
-    plan = canonical_json(
-        [metric.name, *(arm.model for arm in arms), arms[0].data_id if plan is None else plan]
-    )
-    (a, weights), (b, other) = pair_totals(metric, pair)
-    if not np.array_equal(weights, other):
+        metric = as_metric(metric, "sum_pair")
+        metric = prepare_metric(metric, pair.baseline, pair.candidate)
+    if plan is None:
+        plan = pair.baseline.data_id
+    (baseline, weights), (candidate, other_weights) = pair_totals(metric, pair)
+    if not np.array_equal(weights, other_weights):
         refuse(
             "sum_pair",
             "both arms must have equal weights",
             f"metric {metric.name!r}",
             "Compare the windows themselves",
         )
-    d = b - a
-    largest = np.maximum(np.abs(a), np.abs(b)) / np.where(weights > 0, weights, 1.0)
+    delta = candidate - baseline
+    sums = (baseline, delta, weights, weights * weights, weights * delta, delta * delta)
+    larger = np.maximum(np.abs(baseline), np.abs(candidate))
     return UnitTotals.of(
-        {
-            "baseline": a,
-            "delta": d,
-            "weight": weights,
-            "weight^2": weights * weights,
-            "weight*delta": weights * d,
-            "delta^2": d * d,
-        },
+        dict(zip(_COLUMNS, sums, strict=True)),
         start=start,
         units=units,
         block=block,
-        largest=largest,
-        plan=plan,
+        largest=larger / np.where(weights > 0, weights, 1.0),
+        plan=canonical_json([metric.name, pair.baseline.model, pair.candidate.model, plan]),
     )
 
 # %% ../../nbs/comparison/11_measured.ipynb #c010
-def totals_difference(
-    totals: UnitTotals,  # of `sum_pair`; a part that is missing is refused
-    metric: str | Metric | None = None,  # None: the one that was summed
-    level: float = 0.95,
-    *,
-    windows: int | None = None,  # how many there must be in all parts together
-) -> Difference:
-    "What `measure` says of all the windows that were counted."
-    where = "UnitTotals.difference"
-    missing = {"baseline", "delta", "weight", "weight^2", "weight*delta", "delta^2"} - {
-        *totals.columns
-    }
+def _summed_metric(totals: UnitTotals, metric: str | Metric | None, where: str) -> Metric:
+    "The metric whose sums these are; another one is refused."
+    missing = {*_COLUMNS} - {*totals.columns}
     if missing:
         refuse(
             where,
@@ -122,31 +111,53 @@ def totals_difference(
             repr(metric.name),
             "Sum the windows again",
         )
-    sums = {name: float(values.sum()) for name, values in totals.columns.items()}
-    n, W = int(totals.windows.sum()), sums["weight"]
-    if windows is not None and n != windows:
-        refuse(
-            where,
-            f"the parts must have {windows} windows together",
-            f"{n}",
-            "A part is missing" if n < windows else "Add each part once",
-            code="gap",
-        )
-    fit = fit_totals(totals, "delta", "weight")
-    D = fit.estimate
+    return metric
+
+
+def _check_windows(n: int, windows: int | None, where: str) -> None:
+    "Refuse another number of windows than there must be; None: any number."
+    if windows is None or n == windows:
+        return
+    refuse(
+        where,
+        f"the parts must have {windows} windows together",
+        f"{n}",
+        "A part is missing" if n < windows else "Add each part once",
+        code="gap",
+    )
+
+
+def _error_over_windows(sums: Mapping[str, float], estimate: float, n: int) -> float:
+    "The standard error of the difference if all windows were independent."
+    D = estimate
     squares = sums["delta^2"] - 2 * D * sums["weight*delta"] + D * D * sums["weight^2"]
-    error = math.sqrt(max(squares, 0.0) * n / max(n - 1, 1)) / W
-    baseline = sums["baseline"] / W
-    rows = replace(fit, standard_error=error)
-    own = positive_interval(metric, totals.columns["delta"], totals.columns["weight"], fit)
+    return math.sqrt(max(squares, 0.0) * n / max(n - 1, 1)) / sums["weight"]
+
+
+def totals_difference(
+    totals: UnitTotals,  # of `sum_pair`; a part that is missing is refused
+    metric: str | Metric | None = None,  # None: the one that was summed
+    level: float = 0.95,
+    *,
+    windows: int | None = None,  # how many there must be in all parts together
+) -> Difference:
+    "What `measure` says of all the windows that were counted."
+    where = "UnitTotals.difference"
+    metric = _summed_metric(totals, metric, where)
+    n = int(totals.windows.sum())
+    _check_windows(n, windows, where)
+    sums = {name: float(values.sum()) for name, values in totals.columns.items()}
+    fit = fit_totals(totals, "delta", "weight")
+    rows = replace(fit, standard_error=_error_over_windows(sums, fit.estimate, n))
+    baseline = sums["baseline"] / sums["weight"]
     return conclude(
         metric,
-        [baseline, baseline + D],
+        [baseline, baseline + fit.estimate],
         (fit, rows),
         n,
         totals.kind,
         level,
-        own,
+        positive_interval(metric, totals.columns["delta"], totals.columns["weight"], fit),
         influence=partial(totals_influence, totals),
     )
 
@@ -154,11 +165,11 @@ def totals_difference(
 def totals_influence(totals: UnitTotals) -> np.ndarray:  # shape (2, n_units)
     "How each unit moves the difference, and its share of the weight."
     weights = totals.columns["weight"]
+    total_weight = weights.sum()
     numerators = round_off(totals.columns["delta"], weights, totals.largest)
-    shares = weights / weights.sum()
-    return np.array(
-        [numerators / weights.sum() - numerators.sum() / weights.sum() * shares, shares]
-    )
+    shares = weights / total_weight
+    moves = numerators / total_weight - numerators.sum() / total_weight * shares
+    return np.array([moves, shares])
 
 # %% ../../nbs/comparison/11_measured.ipynb #mm02
 PRIMARY = {
@@ -171,16 +182,15 @@ PRIMARY = {
 
 def choose_metrics(
     metrics: Iterable | None,  # names or Metrics; None: all that read this kind of evidence
-    *arms,  # one, or baseline and candidate
+    *arms: Arm,  # one, or baseline and candidate
     where: str = "compare",
 ) -> list[Metric]:
     "The metrics that were asked for; raises UsageError."
-    chosen = (
-        METRICS.of_arms(*arms)
-        if metrics is None
-        else [as_metric(metric, where) for metric in metrics]
-    )
-    names, kind = [metric.name for metric in chosen], arms[0].kind
+    if metrics is None:
+        chosen = METRICS.of_arms(*arms)
+    else:
+        chosen = [as_metric(metric, where) for metric in metrics]
+    names = [metric.name for metric in chosen]
     if len({*names}) < len(names):
         refuse(
             where,
@@ -189,6 +199,7 @@ def choose_metrics(
             "Rename one",
             error=UsageError,
         )
+    kind = arms[0].kind
     for metric in chosen:
         if metric.kind != kind:
             refuse_kind(metric, kind, where)
@@ -201,14 +212,19 @@ def choose_metrics(
 
 def why_missing(metric: Metric, pair: Pair) -> str | None:
     "Which arm lacks what the metric needs, in words; None where nothing is missing."
-    if metric.of_pair:
-        arms = {"candidate": pair.candidate}
-    else:
+    arms = {"candidate": pair.candidate}
+    if not metric.of_pair:
         arms = {"baseline": pair.baseline, "candidate": pair.candidate}
-    reasons = {name: why for name, arm in arms.items() if (why := missing_reason(metric, arm))}
+    reasons = {}
+    for name, arm in arms.items():
+        reason = missing_reason(metric, arm)
+        if reason:
+            reasons[name] = reason
+    if not reasons:
+        return None
     if len({*reasons.values()}) < len(reasons):
         return f"{reasons['baseline']} (both arms)"
-    return "; ".join(f"{name}: {why}" for name, why in reasons.items()) or None
+    return "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
 
 # %% ../../nbs/comparison/11_measured.ipynb #mm04
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -221,63 +237,143 @@ class Measured:
     lead: str  # the metric that leads
     missing: Mapping[str, str]  # metric -> why it is not there
 
+# %% ../../nbs/comparison/11_measured.ipynb #mmea0002
+@dataclass(frozen=True)
+class _OnAllItems:
+    "What each metric says of all items."
+
+    differences: dict[str, Difference]  # metric -> it
+    undefined: dict[str, str]  # metric -> why it has no value
+
+
+def _measure_all_items(
+    pair: Pair,
+    units: Units,
+    metrics: Mapping[str, Metric],  # by name
+    rules: Rules,
+    must_exist: bool,  # refuse a metric that is undefined
+) -> _OnAllItems:
+    "Every metric on all items."
+    differences = {}
+    undefined = {}
+    for name, metric in metrics.items():
+        try:
+            differences[name] = measure(metric, pair, units, rules)
+        except ContractError as error:
+            if error.code != "undefined" or must_exist:
+                raise
+            undefined[name] = str(error)
+    return _OnAllItems(differences, undefined)
+
+
+def _measure_slice(
+    part: Pair,
+    metrics: Mapping[str, Metric],  # by name
+    on_all: Mapping[str, Difference],  # of these metrics
+    rules: Rules,
+) -> dict[str, Difference]:
+    "Metric -> difference on a slice, without those that are undefined there."
+    units = choose_units(part, asked=rules.units_of(part.kind))
+    differences = {}
+    for name, difference in on_all.items():
+        if why_missing(metrics[name], part):
+            continue  # too few for it, say
+        try:
+            prepared = difference.metric  # on all items
+            differences[name] = measure(prepared, part, units, rules)
+        except ContractError as error:
+            if error.code != "undefined":
+                raise
+    return differences
+
 # %% ../../nbs/comparison/11_measured.ipynb #mm05
-def measure_pair(both: Pair, rules: Rules, *, metrics=None, known=None) -> Measured:
-    "Every metric on all items and on every slice; raises ContractError, UsageError."
-    asked = metrics or [
-        name for name in rules.metrics if as_metric(name, "study").kind == both.kind
-    ]
-    arms = both.baseline, both.candidate
-    chosen = {
-        m.name: m
-        for m in choose_metrics(asked or None, *arms)
-        if known is None or m.name in known
-    }
-    missing = {name: why for name, m in chosen.items() if (why := why_missing(m, both))}
-    for name, why in missing.items() if asked else ():
+def _missing(metrics: Iterable[Metric], pair: Pair) -> dict[str, str]:
+    "Metric -> why it cannot be computed, of those that cannot."
+    missing = {}
+    for metric in metrics:
+        reason = why_missing(metric, pair)
+        if reason:
+            missing[metric.name] = reason
+    return missing
+
+
+def _refuse_missing(missing: Mapping[str, str]) -> None:
+    "Refuse the first metric that was asked for and lacks something."
+    for name, reason in missing.items():
         refuse(
             "compare",
             f"metric {name!r} must have what it needs",
-            why,
+            reason,
             "Add it to the files, or leave the metric out",
         )
-    chosen = {name: m for name, m in chosen.items() if name not in missing}
+
+
+def _metrics_of(rules: Rules, kind: str) -> list:
+    "The metrics that the rules name for this kind of evidence."
+    return [name for name in rules.metrics if as_metric(name, "study").kind == kind]
+
+
+def _columns_of(rules: Rules, pair: Pair) -> list[str] | None:
+    "The columns to slice by that the pair has; None: the usual ones."
+    if rules.by is None:
+        return None
+    names = slice_names(pair)
+    return [name for name in rules.by if name in names]
+
+
+def _lead(rules: Rules, kind: str, names: Sequence[str]) -> str:
+    "The metric that leads: that of the rules, else the usual one, else the first."
+    preferred = (rules.primary, PRIMARY.get(kind), names[0])
+    return next(name for name in preferred if name in names)
+
+
+def _with_slices(
+    on_all: Mapping[str, Difference],
+    metrics: Mapping[str, Metric],
+    slices: Iterable[Slice],
+    rules: Rules,
+) -> dict[tuple[str, str | None], Difference]:
+    "(metric, slice) -> difference, all items first; their slice is None."
+    differences = {(name, None): difference for name, difference in on_all.items()}
+    for column, value, part in slices:
+        on_slice = _measure_slice(part, metrics, on_all, rules)
+        for name, difference in on_slice.items():
+            differences[name, f"{column} {value}"] = difference
+    return differences
+
+
+def measure_pair(
+    both: Pair,
+    rules: Rules,
+    *,
+    metrics: Sequence | None = None,  # asked for by the caller; None: those of the rules
+    known: Collection[str] | None = None,  # of which metrics there may be; None: of all
+) -> Measured:
+    "Every metric on all items and on every slice; raises ContractError, UsageError."
+    requested = metrics or _metrics_of(rules, both.kind)
+    chosen = choose_metrics(requested or None, both.baseline, both.candidate)
+    if known is not None:
+        chosen = [metric for metric in chosen if metric.name in known]
+    missing = _missing(chosen, both)
+    if requested:
+        _refuse_missing(missing)
+    by_name = {metric.name: metric for metric in chosen if metric.name not in missing}
     units = choose_units(both, asked=rules.units_of(both.kind))
-    found = _measure_items(both, units, chosen, rules, missing, bool(asked))
-    whole = [name for name, where in found if where is None]
-    if not whole:
+    slices = find_slices(both, _columns_of(rules, both))
+    on_all = _measure_all_items(both, units, by_name, rules, must_exist=bool(requested))
+    differences = _with_slices(on_all.differences, by_name, slices, rules)
+    missing |= on_all.undefined
+    if not on_all.differences:
         refuse(
             "compare",
             "some metric must be computable",
             "; ".join(missing.values()),
             "Add what the metrics need",
         )
-    lead = next(
-        name for name in (rules.primary, PRIMARY.get(both.kind), whole[0]) if name in whole
+    return Measured(
+        pair=both,
+        units=units,
+        differences=differences,
+        lead=_lead(rules, both.kind, [*on_all.differences]),
+        missing=missing,
     )
-    return Measured(pair=both, units=units, differences=found, lead=lead, missing=missing)
-
-
-def _measure_items(both, units, metrics, rules, missing, asked):
-    "(metric, slice) -> difference; a metric that is undefined on all items becomes missing."
-    found, names = {}, slice_names(both)
-    by = None if rules.by is None else [name for name in rules.by if name in names]
-    for column, value, part in [(None, None, both), *find_slices(both, by)]:
-        sliced = column is not None
-        own = choose_units(part, asked=rules.units_of(both.kind)) if sliced else units
-        where = f"{column} {value}" if sliced else None
-        for name, metric in metrics.items():
-            if name in missing:
-                continue
-            if sliced and why_missing(metric, part):
-                continue  # too few for it, say
-            if sliced:
-                metric = found[name, None].metric  # prepared on all items
-            try:
-                found[name, where] = measure(metric, part, own, rules)
-            except ContractError as error:
-                if error.code != "undefined" or asked and not sliced:
-                    raise
-                if not sliced:
-                    missing[name] = str(error)
-    return found

@@ -11,8 +11,10 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -37,96 +39,143 @@ from invar_nb.foundations.store import (
 )
 
 # %% ../../nbs/files/02_answers.ipynb #bfbe7a52
-def _numbers(cells: list, name: str, where: str, places) -> list:
+@dataclass(frozen=True)
+class _Rows:
+    "What a refusal calls a table, and each of its rows."
+
+    where: str
+    places: Sequence[str]
+
+
+def _numbers(rows: _Rows, cells: list, name: str) -> list:
     "Cells as numbers where they are text; a missing one stays None, and is refused later."
     if str not in set(map(type, cells)):
         return cells
-    return [
-        as_number(v, place=at, name=name, where=where) if isinstance(v, str) else v
-        for v, at in zip(cells, places, strict=True)
-    ]
+    numbers = []
+    for cell, row_place in zip(cells, rows.places, strict=True):
+        if isinstance(cell, str):
+            numbers.append(as_number(cell, place=row_place, name=name, where=rows.where))
+        else:
+            numbers.append(cell)
+    return numbers
+
+# %% ../../nbs/files/02_answers.ipynb #ansn0003
+_PREFIXES = ("p_", "prob_", "proba_", "probability_", "p.", "prob.")  # a label follows
 
 
-_BEFORE = ("p_", "prob_", "proba_", "probability_", "p.", "prob.")  # a label
+def _probability_names(columns: Mapping, prefix: str, labels: set[str]) -> dict[str, str]:
+    "The names that are this prefix and a label, and what we call each: `p:LABEL`."
+    names = {}
+    for name in columns:
+        label = name.removeprefix(prefix)
+        if name.startswith(prefix) and label in labels:
+            names[name] = f"p:{label}"
+    return names
 
 
-def _spelled(columns: Mapping) -> Mapping:
+def _rename_probabilities(columns: Mapping) -> Mapping:
     "The columns with `p:LABEL` where two of them or more are called p_LABEL, prob_LABEL, ..."
     labels = {str(label) for label in columns.get("label", ())}
-    for before in _BEFORE:
-        names = {
-            name: f"p:{name.removeprefix(before)}"
-            for name in columns
-            if name.startswith(before) and name.removeprefix(before) in labels
-        }
+    for prefix in _PREFIXES:
+        names = _probability_names(columns, prefix, labels)
         if len(names) > 1:
-            return {names.get(name, name): x for name, x in columns.items()}
+            return {names.get(name, name): cells for name, cells in columns.items()}
     return columns
+
+# %% ../../nbs/files/02_answers.ipynb #ansn0005
+def _number_columns(rows: _Rows, columns: Mapping) -> dict[str, list]:
+    "The columns `p:LABEL` as numbers, by label."
+    by_label = {}
+    for name, cells in columns.items():
+        if name.startswith("p:"):
+            by_label[name.removeprefix("p:")] = _numbers(rows, cells, name)
+    return by_label
+
+
+def _as_objects(rows: _Rows, cells: list, labels: Sequence[str] | None) -> list:
+    "Lists of probabilities as objects of label and number; other cells as they are."
+    if {*map(type, cells)} != {list}:
+        return cells
+    if not labels or {len(cell) for cell in cells} != {len(labels)}:
+        refuse(
+            rows.where,
+            "lists of probabilities need labels, one for each place",
+            f"{cells[0]!r} and labels {listed(labels or ()) or 'none'}",
+            'Write {"yes": 0.7, "no": 0.3} in each row, or name them in order: labels',
+        )
+    return [dict(zip(labels, cell, strict=True)) for cell in cells]
+
+
+def _object_columns(rows: _Rows, cells: list) -> dict[str, list]:
+    "Numbers by label, from objects with the same labels in every row."
+    for cell, row_place in zip(cells, rows.places, strict=True):
+        if not isinstance(cell, Mapping) or cell.keys() != cells[0].keys():
+            refuse(
+                rows.where,
+                "probabilities must map the same labels to numbers in every row",
+                f"{cell!r} at {row_place}, where {rows.places[0]} has {cells[0]!r}",
+                "Write 0 for a label that is ruled out, or one column p:LABEL a label",
+            )
+    by_label = {}
+    for key in cells[0]:
+        label = as_name(key, "a label", rows.where, rows.places[0])
+        by_label[label] = [cell[key] for cell in cells]
+    return by_label
 
 
 def _probabilities(
+    rows: _Rows,
     columns: Mapping,
-    where: str,
-    places,
-    labels,  # of lists: what stands in which place
+    labels: Sequence[str] | None,  # of lists: what stands in which place
 ) -> dict[str, list] | None:
-    "Probabilities by label: columns `p:LABEL`, or objects with the same labels in every row."
-    split = {
-        name[2:]: _numbers(columns[name], name, where, places)
-        for name in columns
-        if name.startswith("p:")
-    }
+    "Probabilities by label, from columns `p:LABEL` or from objects; None where none are."
+    by_label = _number_columns(rows, columns)
     if "probabilities" not in columns:
-        return split or None
-    if split:
+        return by_label or None
+    if by_label:
         refuse(
-            where,
+            rows.where,
             "the probabilities must be given once",
-            f"'probabilities' and {listed(f'p:{name}' for name in split)}",
+            f"'probabilities' and {listed(f'p:{name}' for name in by_label)}",
             "Keep one form",
         )
-    cells = columns["probabilities"]
-    if {*map(type, cells)} == {list}:
-        if not labels or {len(cell) for cell in cells} != {len(labels)}:
-            refuse(
-                where,
-                "lists of probabilities need labels, one for each place",
-                f"{cells[0]!r} and labels {listed(labels or ()) or 'none'}",
-                'Write {"yes": 0.7, "no": 0.3} in each row, or name them in order: labels',
-            )
-        cells = [dict(zip(labels, cell, strict=True)) for cell in cells]
-    for cell, place in zip(cells, places, strict=True):
-        if not isinstance(cell, Mapping) or cell.keys() != cells[0].keys():
-            refuse(
-                where,
-                "probabilities must map the same labels to numbers in every row",
-                f"{cell!r} at {place}, where {places[0]} has {cells[0]!r}",
-                "Write 0 for a label that is ruled out, or one column p:LABEL a label",
-            )
-    return {
-        as_name(key, "a label", where, places[0]): [cell[key] for cell in cells]
-        for key in cells[0]
-    }
+    return _object_columns(rows, _as_objects(rows, columns["probabilities"], labels))
 
 # %% ../../nbs/files/02_answers.ipynb #df3e2708
-def _normalized(rows: list, where: str, places) -> tuple[list, dict[int, float]]:
-    "Rows that add up to 1, and the sum by which each changed row was divided."
+def _are_shares(values: Sequence) -> bool:
+    "Whether all are numbers from 0 to 1."
+    return all(isinstance(value, (int, float)) and 0 <= value <= 1 for value in values)
+
+
+def _rounded_sums(rows: _Rows, p: list[list]) -> dict[int, float]:
+    "Row -> sum, where digits are missing; a row that misses more than these is refused."
     sums = {}
-    for i, row in enumerate(rows):
-        if not all(isinstance(v, (int, float)) and 0 <= v <= 1 for v in row):
+    for row, values in enumerate(p):
+        if not _are_shares(values):
+            continue  # refused where the arm is made
+        total = math.fsum(values)
+        distance = abs(total - 1)
+        if distance <= 0.5e-6 * len(values) + 1e-12:
             continue
-        away = abs((total := math.fsum(row)) - 1)
-        if away <= 0.5e-6 * len(row) + 1e-12:
-            continue
-        if away > min(0.005 * len(row), 0.05) + 1e-12:
+        if distance > min(0.005 * len(values), 0.05) + 1e-12:
             refuse(
-                where,
+                rows.where,
                 "probabilities must add up to 1 within the rounding of two decimals",
-                f"{total!r} at {places[i]}",
+                f"{total!r} at {rows.places[row]}",
                 "A label is missing, or these are not probabilities",
             )
-        sums[i], rows[i] = total, [v / total for v in row]
-    return rows, sums
+        sums[row] = total
+    return sums
+
+
+def _normalize(rows: _Rows, p: list[list], confidence: list | None) -> int:
+    "Divide in place what adds up to a little more or less than 1; how many rows that were."
+    sums = _rounded_sums(rows, p)
+    for row, total in sums.items():
+        p[row] = [value / total for value in p[row]]
+        if confidence is not None:
+            confidence[row] /= total
+    return len(sums)
 
 # %% ../../nbs/files/02_answers.ipynb #be02c65f
 COLUMNS = (
@@ -147,6 +196,24 @@ COLUMNS = (
 )  # and p:LABEL
 MOST_VALUES = 20  # values up to which a column becomes a slice without being asked for
 ASKED_VALUES = 400  # and where it is named
+UNREAD = "looks like a probability, which is read as p_LABEL"
+
+# %% ../../nbs/files/02_answers.ipynb #ansv0002
+def _value(cell: object) -> str | None:
+    "A slice value as text, None where there is none; TypeError where it can be no value."
+    if isinstance(cell, np.generic):
+        cell = cell.item()
+    if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
+        return None
+    if cell != cell:
+        return None
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    if isinstance(cell, (str, int)):
+        return str(cell)
+    raise TypeError("decimal numbers" if isinstance(cell, float) else "nested values")
+
+# %% ../../nbs/files/02_answers.ipynb #ansv0005
 _ANSWERS = (
     "correct",
     "is_correct",
@@ -163,23 +230,56 @@ _ANSWERS = (
     "completion",
     "generation",
 )
-UNREAD = "looks like a probability, which is read as p_LABEL"
-_LIKE_A_PROBABILITY = re.compile(r"(?i)prob|p([\W_\d]|$)")
 _DECIMAL = re.compile(r"[-+]?(\d*\.\d+|\d+\.\d*|\d+[eE][-+]?\d+)([eE][-+]?\d+)?")
 
 
-def _value(cell) -> str | None:
-    "A slice value as text, None where there is none; TypeError where it can be no value."
-    cell = cell.item() if isinstance(cell, np.generic) else cell
-    if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
-        return None
-    if cell != cell:
-        return None
-    if isinstance(cell, bool):
-        return "true" if cell else "false"
-    if isinstance(cell, (str, int)):
-        return str(cell)
-    raise TypeError("decimal numbers" if isinstance(cell, float) else "nested values")
+def _has_decimal(values: Iterable[str | None]) -> bool:
+    "Whether a value is written as a decimal number."
+    return any(value is not None and _DECIMAL.fullmatch(value) for value in values)
+
+
+def _renames_label(values: Sequence[str | None], label: Sequence) -> bool:
+    "Whether each label has one value and each value one label."
+    pairs = set(zip(values, map(str, label), strict=True))
+    return len(pairs) == len(set(values)) == len(set(label))
+
+
+def _reasons_against(
+    name: str, values: Sequence[str | None], label: Sequence
+) -> Iterator[str]:
+    "Why a column that nobody chose is no slice."
+    n_values = len(set(values))
+    if name.strip().lower() in _ANSWERS:
+        yield "is named like a part of the answer"
+    if _has_decimal(values):
+        yield "holds decimals"
+    if n_values == 1:
+        yield "has one value only"
+    if n_values > MOST_VALUES:
+        yield f"has {n_values} different values"
+    if n_values == len(values):
+        yield "has another value for every example"
+    if _renames_label(values, label) and len(values) >= 10:
+        yield "says the label in other words"
+
+
+def _why_not(
+    name: str,
+    values: Sequence[str | None],
+    label: Sequence,
+    chosen: tuple[str, ...] | None,  # columns to slice by; None: those that qualify
+) -> str | None:
+    "Why these values are no slice, None where they are."
+    if name == "language" or name in (chosen or ()):
+        n_values = len(set(values))
+        return f"has {n_values} different values" if n_values > ASKED_VALUES else None
+    reason = next(_reasons_against(name, values, label), None)
+    if reason is None and chosen is not None:
+        return "was not asked for"
+    return reason
+
+# %% ../../nbs/files/02_answers.ipynb #ansv0007
+_LIKE_A_PROBABILITY = re.compile(r"(?i)prob|p([\W_\d]|$)")
 
 
 def _is_share(name: str, cells: list) -> bool:
@@ -187,88 +287,113 @@ def _is_share(name: str, cells: list) -> bool:
     if not _LIKE_A_PROBABILITY.match(name):
         return False
     try:
-        return all(0 <= float(x) <= 1 for x in cells)
+        return all(0 <= float(cell) <= 1 for cell in cells)
     except (TypeError, ValueError):
         return False
 
 
-def _why_not(name: str, values: list, label, asked: bool) -> str | None:
-    "Why these values are no slice, None where they are."
-    many = len(set(values))
-    if asked or name == "language":
-        return f"has {many} different values" if many > ASKED_VALUES else None
-    if name.strip().lower() in _ANSWERS:
-        return "is named like a part of the answer"
-    if any(v is not None and _DECIMAL.fullmatch(v) for v in values):
-        return "holds decimals"
-    if many == 1:
-        return "has one value only"
-    if many > MOST_VALUES:
-        return f"has {many} different values"
-    if many == len(values):
-        return "has another value for every example"
-    same = len(set(zip(values, map(str, label), strict=True))) == many == len(set(label))
-    return "says the label in other words" if same and len(values) >= 10 else None
+@dataclass(frozen=True)
+class _Slicing:
+    "The columns that slice the examples, and why the others do not."
+
+    slices: dict[str, list]  # name -> a value for each row, or None
+    ignored: dict[str, str]  # name -> reason
 
 
-def _slices(columns: Mapping, asked, label: list, where: str) -> tuple[dict, dict]:
-    "Slices by name, and the reason for every column that is none."
-    others = [n for n in columns if n not in COLUMNS and not n.startswith("p:")]
-    asked = (asked,) if isinstance(asked, str) else None if asked is None else tuple(asked)
-    for name in asked or ():
-        column_named(name, others, where)
-    slices, ignored = {}, {}
-    for name in sorted(others, key=lambda name: (name != "language", name)):
-        wanted = name in (asked or ())
-        try:
-            values = [_value(cell) for cell in columns[name]]
-            why = _why_not(name, values, label, wanted)
-        except TypeError as error:
-            why = f"holds {error}"
-        if wanted and why:
+@dataclass(frozen=True)
+class _Column:
+    "A column that may slice the examples."
+
+    values: list[str | None]
+    reason: str | None  # why it does not; None where it does
+
+
+def _as_slice(
+    name: str, cells: list, label: Sequence, chosen: tuple[str, ...] | None
+) -> _Column:
+    "The values of a column as text, and whether they slice the examples."
+    try:
+        values = [_value(cell) for cell in cells]
+        return _Column(values, _why_not(name, values, label, chosen))
+    except TypeError as error:
+        return _Column([], f"holds {error}")
+
+
+def _as_chosen(
+    asked: str | Iterable[str] | None, names: Sequence[str], where: str
+) -> tuple[str, ...] | None:
+    "What was asked for, each of them the name of a column; None: nothing was."
+    if asked is None:
+        return None
+    chosen = (asked,) if isinstance(asked, str) else tuple(asked)
+    for name in chosen:
+        column_named(name, names, where)
+    return chosen
+
+
+def _slices(
+    columns: Mapping,
+    asked: str | Iterable[str] | None,  # names of columns; None: those that qualify
+    label: list,
+    where: str,
+) -> _Slicing:
+    "The columns that slice the examples, the language first, and why the others do not."
+    names = [name for name in columns if name not in COLUMNS and not name.startswith("p:")]
+    chosen = _as_chosen(asked, names, where)
+    slicing = _Slicing({}, {})
+    for name in sorted(names, key=lambda name: (name != "language", name)):
+        column = _as_slice(name, columns[name], label, chosen)
+        if column.reason is None:
+            slicing.slices[name] = column.values
+        elif name in (chosen or ()):
             refuse(
                 where,
                 "a slice must hold few different texts or whole numbers",
-                f"column {name!r}, which {why}",
+                f"column {name!r}, which {column.reason}",
                 "Group its values in a new column",
             )
-        if not wanted and asked is not None and name != "language":
-            why = why or "was not asked for"
-        if why:
-            ignored[name] = UNREAD if _is_share(name, columns[name]) else why
+        elif _is_share(name, columns[name]):
+            slicing.ignored[name] = UNREAD
         else:
-            slices[name] = values
-    return slices, ignored
+            slicing.ignored[name] = column.reason
+    return slicing
 
 # %% ../../nbs/files/02_answers.ipynb #prompts1
+def _rows_of(columns: Mapping[str, Sequence]) -> Iterator[dict]:
+    "Each row as one dict of all columns."
+    for row in zip(*columns.values(), strict=True):
+        yield dict(zip(columns, row, strict=True))
+
+
 def _prompts(columns: Mapping) -> list | None:
-    "Digest of what each example asked."
-    names = [name for name in ("prompt", "text") if name in columns]
+    "Digest of what each example asked; None where no column has it."
     if "prompt_digest" in columns:
         return columns["prompt_digest"]
-    if not names:
+    prompts = {name: columns[name] for name in ("prompt", "text") if name in columns}
+    if not prompts:
         return None
-    rows = zip(*(columns[name] for name in names), strict=True)
-    return [
-        digest(canonical_json(dict(zip(names, row, strict=True)) if len(row) > 1 else row[0]))
-        for row in rows
-    ]
+    if len(prompts) == 1:
+        (cells,) = prompts.values()
+        return [digest(canonical_json(cell)) for cell in cells]
+    return [digest(canonical_json(row)) for row in _rows_of(prompts)]
 
 
-def _one_value(name: str, given: str, columns: Mapping, where: str) -> str:
-    "What was given, or the one value of a column."
-    values = [v for v in columns.get(name, ()) if v is not None]
-    other = next((v for v in values if v != values[0]), None)
+def _one_value(name: str, value: str, columns: Mapping, where: str) -> str:
+    "The value that the caller gave, or the one value of a column; '' where there is neither."
+    cells = [cell for cell in columns.get(name, ()) if cell is not None]
+    other = next((cell for cell in cells if cell != cells[0]), None)
     if other is not None:
         refuse(
             where,
             f"{name} must be the same in every row, since one file is one arm",
-            f"{values[0]!r} and {other!r}",
+            f"{cells[0]!r} and {other!r}",
             "Write one file for each model",
         )
-    return given or (as_name(values[0], name, where, "the column") if values else "")
+    if value:
+        return value
+    return as_name(cells[0], name, where, "the column") if cells else ""
 
-
+# %% ../../nbs/files/02_answers.ipynb #ansl0002
 ELSEWHERE = {
     "id": ("sample_id", "doc_id", "example_id", "question_id", "item_id", "idx", "uid"),
     "label": (
@@ -283,51 +408,61 @@ ELSEWHERE = {
     ),
     "prediction": ("answer", "pred", "predicted", "predicted_label", "y_pred", "guess"),
     "probabilities": ("probs", "prob", "probability", "proba", "scores", "logprobs"),
-}
+}  # what others call them
 
 
 _SCORES = ("correct", "score", "f1", "exact_match", "em", "acc", "accuracy")
 
 
-def _rename(columns) -> str:
+def _rename(columns: Mapping) -> str:
     "What to call the columns that others call otherwise; '' where none is."
-    others = {
-        role: next((c for c in columns if c in ELSEWHERE[role]), None)
-        for role in ("id", "label", "prediction")
-        if role not in columns
-    }
-    names = [f"{other!r} to {role!r}" for role, other in others.items() if other]
-    return f"Rename {' and '.join(names)}, or " if names else ""
+    renames = []
+    for role in ("id", "label", "prediction"):
+        if role in columns:
+            continue
+        other = next((name for name in columns if name in ELSEWHERE[role]), None)
+        if other:
+            renames.append(f"{other!r} to {role!r}")
+    return f"Rename {' and '.join(renames)}, or " if renames else ""
 
 
-def _lists(columns: Mapping, where: str) -> dict[str, list]:
-    "The columns as lists as long as the ids; single precision as it is printed."
+def _need_column(name: str, columns: Mapping, where: str) -> None:
+    "Refuse a table without this column; one of scores is compared otherwise."
+    scores = [score for score in _SCORES if score in columns]
+    if name in columns or not scores:
+        column_named(name, columns, where, ELSEWHERE[name])
+        return
+    refuse(
+        where,
+        f"there must be a column {name!r}",
+        f"columns {listed(columns)}",
+        _rename(columns) + f"compare its scores alone: score={scores[0]!r}",
+    )
+
+
+def _as_list(name: object, cells: Sequence, n: int, where: str) -> list:
+    "The n cells of a column; single precision as it is printed."
+    has_length = hasattr(cells, "__len__")
+    if not isinstance(name, str) or not has_length or len(cells) != n:
+        refuse(
+            where,
+            f"column {name!r} must have one entry for each id",
+            f"{len(cells)} for {n} ids" if has_length else "no list",
+            "Nothing is cut or repeated",
+        )
+    values = as_listed(cells, where=where, name=f"column {name!r}")
+    if find_precision(cells) != np.float32:
+        return values
+    return [as_printed(value) if isinstance(value, float) else value for value in values]
+
+
+def _as_lists(columns: Mapping, where: str) -> dict[str, list]:
+    "The columns as lists as long as the ids."
     for name in ("id", "label"):
-        scores = [score for score in _SCORES if score in columns]
-        if name in columns or not scores:
-            column_named(name, columns, where, ELSEWHERE[name])
-        else:
-            refuse(
-                where,
-                f"there must be a column {name!r}",
-                f"columns {listed(columns)}",
-                _rename(columns) + f"compare its scores alone: score={scores[0]!r}",
-            )
+        _need_column(name, columns, where)
     refuse_misaligned(where, {f"column {name!r}": cells for name, cells in columns.items()})
-    lists, n = {}, len(columns["id"])
-    for name, cells in columns.items():
-        if not isinstance(name, str) or not hasattr(cells, "__len__") or len(cells) != n:
-            got = f"{len(cells)} for {n} ids" if hasattr(cells, "__len__") else "no list"
-            refuse(
-                where,
-                f"column {name!r} must have one entry for each id",
-                got,
-                "Nothing is cut or repeated",
-            )
-        lists[name] = as_listed(cells, where=where, name=f"column {name!r}")
-        if find_precision(cells) == np.float32:
-            lists[name] = [as_printed(v) if isinstance(v, float) else v for v in lists[name]]
-    return lists
+    n = len(columns["id"])
+    return {name: _as_list(name, cells, n, where) for name, cells in columns.items()}
 
 # %% ../../nbs/files/02_answers.ipynb #temp00
 def one_temperature(
@@ -335,19 +470,128 @@ def one_temperature(
     where: str,  # what an error calls the table
 ) -> float | None:
     "The temperature at which the samples of an arm were drawn; None where no row says it."
-    known = sorted({float(x) for x in values if x is not None and x == x})
-    if len(known) > 1:
-        a, b = f"{known[0]:g}", f"{known[-1]:g}"
+    recorded = {float(value) for value in values if value is not None and value == value}
+    if not recorded:
+        return None
+    if len(recorded) > 1:
+        low = f"{min(recorded):g}"
+        high = f"{max(recorded):g}"
         refuse(
             where,
             "samples of one arm must be drawn at one temperature",
-            f"{a} and {b}",
-            f"Read those of one, --column arm=temperature={a}, or compare them as two "
-            f"arms: --column arm=temperature={a},{b}",
+            f"{low} and {high}",
+            f"Read those of one, --column arm=temperature={low}, or compare them as two "
+            f"arms: --column arm=temperature={low},{high}",
         )
-    return known[0] if known else None
+    return recorded.pop()
+
+# %% ../../nbs/files/02_answers.ipynb #ansc0002
+@dataclass(frozen=True)
+class _Classes:
+    "The classes of an arm, and how probable each is in each row."
+
+    labels: tuple[str, ...] | None  # None: those that occur
+    labels_from: str  # one of LABELS_FROM
+    probabilities: list[list] | None  # a list for each row, in the order of labels
+
+
+def _check_labels(labels: Sequence[str], by_label: Mapping, where: str) -> None:
+    "Refuse labels that are not those of the probabilities."
+    if sorted(labels) == sorted(by_label):
+        return
+    cure = "Give each a probability, 0 where it is ruled out"
+    if by_label.keys() - {*labels}:
+        cure = "List all of them, or leave labels out"
+    refuse(
+        where,
+        f"labels must be those of the probabilities, {listed(by_label)}",
+        listed(labels),
+        cure,
+    )
+
+
+def _read_classes(rows: _Rows, columns: Mapping, labels: tuple[str, ...] | None) -> _Classes:
+    "The classes, from the labels that were given or from those of the probabilities."
+    by_label = _probabilities(rows, columns, labels)
+    if by_label is None:
+        column_named("prediction", columns, rows.where, ELSEWHERE["prediction"])
+        return _Classes(labels, "given", None)
+    labels_from = "given"
+    if labels is not None:
+        _check_labels(labels, by_label, rows.where)
+    else:
+        labels = tuple(by_label)
+        labels_from = "probabilities" if by_label else "given"
+    ordered = [by_label[label] for label in labels]
+    return _Classes(labels, labels_from, [list(row) for row in zip(*ordered, strict=True)])
 
 # %% ../../nbs/files/02_answers.ipynb #fe86c6ca
+def _as_columns(columns: Mapping[str, Sequence], where: str) -> Mapping[str, list]:
+    "The columns as lists, those of probabilities named as we name them."
+    if not hasattr(columns, "keys") or isinstance(columns, type):
+        refuse(
+            where,
+            "the predictions must be columns by name",
+            type(columns).__name__,
+            "Pass a dict of lists, or a data frame",
+        )
+    by_name = {name: columns[name] for name in columns.keys()}
+    return _rename_probabilities(_as_lists(by_name, where))
+
+
+def _temperature(rows: _Rows, columns: Mapping) -> float | None:
+    "The temperature of the samples; None where none were drawn or no column has it."
+    if "samples" not in columns or "temperature" not in columns:
+        return None
+    cells = _numbers(rows, columns["temperature"], "temperature")
+    return one_temperature(cells, rows.where)
+
+
+def _number_fields(rows: _Rows, columns: Mapping) -> dict[str, list]:
+    "The columns of numbers that are there, each as Predictions calls it."
+    fields = {}
+    for name in ("confidence", "samples", "correct_samples"):
+        if name in columns:
+            fields[name] = _numbers(rows, columns[name], name)
+    return fields
+
+
+def _indices(n: int) -> list[str]:
+    "What an error calls each of n rows that have no place of their own."
+    return [f"index {i}" for i in range(n)]
+
+
+def _slice_columns(columns: Mapping, cluster: str | None) -> dict[str, list]:
+    "The columns that may slice the examples."
+    reserved = {cluster}
+    if "samples" in columns:
+        reserved.add("temperature")  # else it is a column as others
+    return {name: cells for name, cells in columns.items() if name not in reserved}
+
+
+def _provenance(
+    rows: _Rows,
+    columns: Mapping,
+    arm: Mapping[str, str],  # checkpoint, tokenizer: what the caller gave
+    ignored: Mapping[str, str],  # column -> why it is no slice
+    n_normalized: int,  # rows
+) -> dict[str, Any]:
+    "What is known of the arm beside its answers; what is empty is left out."
+    provenance: dict[str, Any] = {}
+    for name, text in arm.items():
+        value = _one_value(name, text, columns, rows.where)
+        if value:
+            provenance[name] = value
+    if ignored:
+        provenance["ignored"] = ignored
+    if n_normalized:
+        provenance["normalized"] = n_normalized
+    temperature = _temperature(rows, columns)
+    if temperature is not None:  # 0 is one
+        provenance["temperature"] = temperature
+    return provenance
+
+# %% ../../nbs/files/02_answers.ipynb #ansf0001
 def predictions_from_columns(
     columns: Mapping[str, Sequence],  # name -> n entries; see COLUMNS
     *,
@@ -359,77 +603,38 @@ def predictions_from_columns(
     **fields,  # labels, model, ambiguous, ambiguous_label; checkpoint, tokenizer
 ) -> Predictions:
     "Columns of a table or a data frame as predictions."
-    if not hasattr(columns, "keys") or isinstance(columns, type):
-        refuse(
-            where,
-            "the predictions must be columns by name",
-            type(columns).__name__,
-            "Pass a dict of lists, or a data frame",
-        )
-    columns = _spelled(_lists({name: columns[name] for name in columns.keys()}, where))
-    places = places or [f"index {i}" for i in range(len(columns["id"]))]
+    columns = _as_columns(columns, where)
+    rows = _Rows(where, places or _indices(len(columns["id"])))
     if cluster:
         column_named(cluster, columns, where)
-    if (labels := fields.pop("labels", None)) is not None:
+    labels = fields.pop("labels", None)
+    if labels is not None:
         labels = as_labels(labels, where)
-    p = _probabilities(columns, where, places, labels)
-    if p is None:
-        column_named("prediction", columns, where, ELSEWHERE["prediction"])
-    elif labels is not None:
-        if sorted(labels) != sorted(p):
-            cure = "Give each a probability, 0 where it is ruled out"
-            if {*p} - {*labels}:
-                cure = "List all of them, or leave labels out"
-            refuse(
-                where,
-                f"labels must be those of the probabilities, {listed(p)}",
-                listed(labels),
-                cure,
-            )
-        p = {name: p[name] for name in labels}
-    numbers = {
-        name: _numbers(columns[name], name, where, places)
-        for name in ("confidence", "samples", "correct_samples")
-        if name in columns
-    }
-    rows, sums = None if p is None else list(map(list, zip(*p.values(), strict=True))), {}
-    if normalize and rows:
-        rows, sums = _normalized(rows, where, places)
-    for i, total in sums.items() if "confidence" in numbers else ():
-        numbers["confidence"][i] /= total
-    drawn_at = "temperature" if "samples" in columns else None  # else a column as others
-    others = {
-        name: cells for name, cells in columns.items() if name not in (cluster, drawn_at)
-    }
-    sliced, ignored = _slices(others, slices, columns["label"], where)
-    about = {
-        name: _one_value(name, fields.pop(name, ""), columns, where)
-        for name in ("model", "checkpoint", "tokenizer")
-    }
-    notes = {**about, "ignored": ignored, "normalized": len(sums)}
-    if drawn_at in columns:
-        heat = _numbers(columns[drawn_at], drawn_at, where, places)
-        notes[drawn_at] = one_temperature(heat, where)
+    classes = _read_classes(rows, columns, labels)
+    numbers = _number_fields(rows, columns)
+    n_normalized = 0
+    if normalize and classes.probabilities:
+        confidence = numbers.get("confidence")
+        n_normalized = _normalize(rows, classes.probabilities, confidence)
+    slicing = _slices(_slice_columns(columns, cluster), slices, columns["label"], where)
+    model = _one_value("model", fields.pop("model", ""), columns, where)
+    arm = {name: fields.pop(name, "") for name in ("checkpoint", "tokenizer")}
     return Predictions(
         ids=columns["id"],
         label=columns["label"],
-        labels=labels if p is None else tuple(p),
+        labels=classes.labels,
         prediction=columns.get("prediction"),
-        probabilities=rows,
-        slices=sliced,
+        probabilities=classes.probabilities,
+        slices=slicing.slices,
         clusters=columns.get(cluster or "cluster"),
+        provenance=_provenance(rows, columns, arm, slicing.ignored, n_normalized),
         prompt_digests=_prompts(columns),
-        model=notes.pop("model"),
+        model=model,
         where=where,
         **numbers,
-        places=tuple(places),
+        places=tuple(rows.places),
         **fields,
-        labels_from="probabilities" if p and labels is None else "given",
-        provenance={
-            name: note
-            for name, note in notes.items()
-            if note or name == drawn_at and note is not None
-        },
+        labels_from=classes.labels_from,
     )
 
 # %% ../../nbs/files/02_answers.ipynb #37358c2d
@@ -456,22 +661,32 @@ _FIELDS = {
 }  # of a row, and of Predictions
 
 
+def _columns_of(arm: Predictions) -> dict[str, Sequence]:
+    "What is kept of each example, by its key in a row."
+    columns = {}
+    for name, field in _FIELDS.items():
+        values = getattr(arm, field)
+        if isinstance(values, np.ndarray):
+            values = values.tolist()
+        if values is not None:
+            columns[name] = values
+    if arm.slices:
+        columns["slices"] = list(_rows_of(arm.slices))
+    return columns
+
+
+def _digest_of(header: Mapping, lines: Iterable[str]) -> str:
+    "Digest of a header without its own digest, and of the lines that follow it."
+    return digest("\n".join([canonical_json(header), *lines]))
+
+
 def predictions_bytes(arm: Predictions) -> bytes:
     "Kept answers: a header with the digest of all that follows, and one line an example."
-    fields = {name: getattr(arm, field) for name, field in _FIELDS.items()}
-    fields = {
-        name: values.tolist() if isinstance(values, np.ndarray) else values
-        for name, values in fields.items()
-        if values is not None
-    }
-    rows = zip(*arm.slices.values(), strict=True)
-    slices = [dict(zip(arm.slices, row, strict=True)) for row in rows]
-    fields |= {"slices": slices} if slices else {}
     spell = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
-    rows = zip(*fields.values(), strict=True)
-    lines = [spell(dict(zip(fields, row, strict=True))) for row in rows]
-    header = {"schema": SCHEMA, "examples": len(arm), **{n: getattr(arm, n) for n in _KEPT}}
-    header["digest"] = digest("\n".join([canonical_json(header), *lines]))
+    lines = [spell(row) for row in _rows_of(_columns_of(arm))]
+    header = {"schema": SCHEMA, "examples": len(arm)}
+    header |= {name: getattr(arm, name) for name in _KEPT}
+    header["digest"] = _digest_of(header, lines)
     return ("\n".join([canonical_json(header), *lines]) + "\n").encode("utf-8")
 
 
@@ -487,54 +702,80 @@ def write_predictions(arm: Predictions, path: str | os.PathLike) -> None:
     write_bytes(path, predictions_bytes(arm))
 
 # %% ../../nbs/files/02_answers.ipynb #kept0001
-def parse_kept(data: bytes, name: str) -> Predictions:
-    "Answers in the bytes of a file that we wrote; any edit is refused."
-    where = f"read_predictions: {name}"
-    first, *lines = data.decode("utf-8", "replace").rstrip("\n").split("\n")
-    header = strict_json(first, where=f"{where}, line 1")
+def _kept_header(line: str, where: str) -> dict:
+    "The header of kept answers, of the schema that we write."
+    header = strict_json(line, where=f"{where}, line 1")
     if not isinstance(header, dict) or header.get("schema") != SCHEMA:
         refuse(
             where,
             f"line 1 must be a header with the schema {SCHEMA!r}",
-            first,
+            line,
             "Read it with the version that wrote it, or answer again",
         )
-    cut = "" if data.endswith(b"\n") else ", the last one cut off"
-    if cut or not lines or header.get("examples") != len(lines):
-        refuse(
-            where,
-            f"{header.get('examples')} examples must follow the header",
-            f"{len(lines)}{cut}",
-            "Rows were lost or added: copy the file again, or answer again",
-        )
-    recorded = header.pop("digest", None)
-    if recorded != digest("\n".join([canonical_json(header), *lines])):
-        refuse(
-            where,
-            "the content must have the digest that its header records",
-            recorded,
-            "The file was changed: restore it, or answer again",
-            code="digest",
-        )
-    about = list[dict], where, "an example must be a JSON object", "Answer again"
-    rows = as_shape(
-        [strict_json(line, where=f"{where}, line {i}") for i, line in enumerate(lines, 2)],
-        *about,
+    return header
+
+
+def _check_count(header: Mapping, lines: Sequence[str], is_cut: bool, where: str) -> None:
+    "Refuse another number of lines than the header records, and a last one cut off."
+    if lines and not is_cut and header.get("examples") == len(lines):
+        return
+    refuse(
+        where,
+        f"{header.get('examples')} examples must follow the header",
+        f"{len(lines)}, the last one cut off" if is_cut else f"{len(lines)}",
+        "Rows were lost or added: copy the file again, or answer again",
     )
-    column = lambda name: [row.get(name) for row in rows] if name in rows[0] else None
-    fields = {field: column(name) for name, field in _FIELDS.items()}
-    slices = as_shape(column("slices") or [{}], *about)
+
+
+def _check_digest(header: Mapping, lines: Sequence[str], where: str) -> None:
+    "Refuse content that has another digest than the header records."
+    content = {name: value for name, value in header.items() if name != "digest"}
+    if header.get("digest") == _digest_of(content, lines):
+        return
+    refuse(
+        where,
+        "the content must have the digest that its header records",
+        header.get("digest"),
+        "The file was changed: restore it, or answer again",
+        code="digest",
+    )
+
+
+def _examples(values: list, where: str) -> list[dict]:
+    "Values that are all JSON objects, or a refusal."
+    must = "an example must be a JSON object"
+    return as_shape(values, list[dict], where, must, "Answer again")
+
+
+def _column_of(rows: list[dict], name: str) -> list | None:
+    "What each row has under this key; None where the first has no such key."
+    return [row.get(name) for row in rows] if name in rows[0] else None
+
+
+def parse_kept(data: bytes, name: str) -> Predictions:
+    "Answers in the bytes of a file that we wrote; any edit is refused."
+    where = f"read_predictions: {name}"
+    first, *lines = data.decode("utf-8", "replace").rstrip("\n").split("\n")
+    header = _kept_header(first, where)
+    _check_count(header, lines, not data.endswith(b"\n"), where)
+    _check_digest(header, lines, where)
+    examples = _examples(
+        [strict_json(line, where=f"{where}, line {i}") for i, line in enumerate(lines, 2)],
+        where,
+    )
+    fields = {field: _column_of(examples, name) for name, field in _FIELDS.items()}
+    slices = _examples(_column_of(examples, "slices") or [{}], where)
     if fields["probabilities"]:
         fields["confidence"] = None  # follows from them
     return Predictions(
         **fields,
         where=where,
-        slices={name: [row.get(name) for row in slices] for name in slices[0]},
-        places=tuple(f"line {i}" for i in range(2, len(rows) + 2)),
+        slices={name: _column_of(slices, name) for name in slices[0]},
+        places=tuple([f"line {i}" for i in range(2, len(examples) + 2)]),
         **{name: header.get(name) for name in _KEPT},
     )
 
-
+# %% ../../nbs/files/02_answers.ipynb #kept0003
 def read_predictions(
     path: str | os.PathLike,  # .jsonl, .json, .csv, .tsv, .parquet, or a file that we wrote
     *,
@@ -545,18 +786,19 @@ def read_predictions(
     "Predictions from a file, as `predictions_from_columns` makes them of its columns."
     where = f"read_predictions: {path}"
     data = read_file(path, "read_predictions")
-    if f'"schema":"{SCHEMA[:-1]}'.encode() in data.partition(b"\n")[0]:
-        arm = parse_kept(data, str(path))
-        if options.get("cluster"):
-            refuse(
-                where,
-                "kept answers have the clusters with which they were asked",
-                f"cluster={options['cluster']!r}",
-                "Leave it out",
-                error=UsageError,
-            )
-        return arm.changed(model=model) if model else arm
-    table = parse_table(data, name=str(path), rows=rows)
-    return predictions_from_columns(
-        table.columns, places=table.places, where=where, model=model, **options
-    )
+    first_line = data.partition(b"\n")[0]
+    if f'"schema":"{SCHEMA[:-1]}'.encode() not in first_line:
+        table = parse_table(data, name=str(path), rows=rows)
+        return predictions_from_columns(
+            table.columns, places=table.places, where=where, model=model, **options
+        )
+    arm = parse_kept(data, str(path))
+    if options.get("cluster"):
+        refuse(
+            where,
+            "kept answers have the clusters with which they were asked",
+            f"cluster={options['cluster']!r}",
+            "Leave it out",
+            error=UsageError,
+        )
+    return arm.changed(model=model) if model else arm

@@ -27,12 +27,13 @@ SCALARS = {
     10: "Q",
     11: "q",
     12: "d",
-}
-TEXT, LIST = 8, 9
+}  # type -> how `struct` spells it
+TEXT = 8
+LIST = 9
 
 
 class _Cursor:
-    "Reads the bytes of a header from front to back."
+    "Reads the bytes of a header from front to back; raises ValueError at their end."
 
     def __init__(self, data: mmap.mmap | bytes):
         self.data = data
@@ -47,6 +48,7 @@ class _Cursor:
         return values
 
     def text(self) -> str:
+        "A text behind its length."
         (length,) = self.numbers("Q")
         self._check_left(length)
         begin = self.position
@@ -62,6 +64,7 @@ class _Cursor:
         return self.numbers(_layout(kind))[0]
 
     def _list(self) -> list:
+        "A list behind the type of its entries and their number."
         kind, count = self.numbers("IQ")
         if kind == TEXT:
             self._check_left(8 * count)
@@ -71,6 +74,7 @@ class _Cursor:
         return list(self.numbers(f"{count}{layout}"))
 
     def _check_left(self, size: int) -> None:
+        "Raise ValueError where fewer bytes than these follow."
         if size > len(self.data) - self.position:
             raise ValueError(f"the file ends where byte {self.position} and more must follow")
 
@@ -92,6 +96,54 @@ class TensorEntry:
     offset: int  # of its first byte, from where the tensors begin
 
 
+@dataclass(frozen=True)
+class _Setting:
+    "A value of the header, and where it stands with its name."
+
+    value: object
+    span: tuple[int, int]  # first byte and end
+
+
+def _check_new(name: str, entries: Mapping[str, object]) -> None:
+    "Raise ValueError for a name that is among the entries already."
+    if name in entries:
+        raise ValueError(f"{name!r} occurs twice")
+
+
+def _settings(cursor: _Cursor, count: int) -> dict[str, _Setting]:
+    "Settings by name, in the order of the file."
+    settings = {}
+    for _ in range(count):
+        begin = cursor.position
+        name = cursor.text()
+        _check_new(name, settings)
+        (kind,) = cursor.numbers("I")
+        value = cursor.value(kind)
+        settings[name] = _Setting(value, (begin, cursor.position))
+    return settings
+
+
+def _tensor(cursor: _Cursor) -> TensorEntry:
+    "The next entry about a tensor."
+    name = cursor.text()
+    (n_dimensions,) = cursor.numbers("I")
+    if n_dimensions > 8:
+        raise ValueError(f"tensor {name!r} has {n_dimensions} dimensions")
+    dimensions = cursor.numbers(f"{n_dimensions}Q")
+    kind, offset = cursor.numbers("IQ")
+    return TensorEntry(name=name, kind=kind, shape=dimensions[::-1], offset=offset)
+
+
+def _tensors(cursor: _Cursor, count: int) -> dict[str, TensorEntry]:
+    "Tensors by name, in the order of the file."
+    tensors = {}
+    for _ in range(count):
+        entry = _tensor(cursor)
+        _check_new(entry.name, tensors)
+        tensors[entry.name] = entry
+    return tensors
+
+# %% ../../nbs/files/04_gguf_header.ipynb #ggufh002
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GgufHeader:
     "Settings and tensors of a GGUF file."
@@ -103,64 +155,79 @@ class GgufHeader:
     tensors_begin: int  # the byte that offsets count from
 
 
-def read_gguf_header(path: Path) -> GgufHeader:
-    "The header of a GGUF file of version 2 or 3, little-endian; raises ValueError."
-    with open_file(path, "read_gguf") as file:
-        if len(file.read(24)) < 24:
-            raise ValueError("it is shorter than any header")
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return _parsed(_Cursor(data))
-
-
-def _parsed(cursor: _Cursor) -> GgufHeader:
-    magic, version, n_tensors, n_settings = cursor.numbers("4sIQQ")
+def _check_version(magic: bytes, version: int) -> None:
+    "Raise ValueError for what is not GGUF of version 2 or 3, little-endian."
     if magic != b"GGUF":
         raise ValueError("it does not begin with GGUF")
     if version & 0xFFFF == 0:
         raise ValueError("it is big-endian")
     if version not in (2, 3):
         raise ValueError(f"it is of version {version}")
-    metadata, spans = {}, {}
-    for _ in range(n_settings):
-        begin = cursor.position
-        name = cursor.text()
-        _check_new(name, metadata)
-        (kind,) = cursor.numbers("I")
-        metadata[name] = cursor.value(kind)
-        spans[name] = begin, cursor.position
-    tensors = {}
-    for _ in range(n_tensors):
-        entry = _tensor(cursor)
-        _check_new(entry.name, tensors)
-        tensors[entry.name] = entry
+
+
+def _alignment(metadata: Mapping[str, object]) -> int:
+    "The power of two at whose multiples tensors begin."
     alignment = metadata.get("general.alignment", 32)
     if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
         raise ValueError(f"general.alignment is {alignment}, no power of two")
+    return alignment
+
+
+def _parse_header(cursor: _Cursor) -> GgufHeader:
+    "The header at the beginning of these bytes."
+    magic, version, n_tensors, n_settings = cursor.numbers("4sIQQ")
+    _check_version(magic, version)
+    settings = _settings(cursor, n_settings)
+    tensors = _tensors(cursor, n_tensors)
+    metadata = {name: setting.value for name, setting in settings.items()}
+    alignment = _alignment(metadata)
     return GgufHeader(
         metadata=metadata,
-        spans=spans,
+        spans={name: setting.span for name, setting in settings.items()},
         tensors=tuple(tensors.values()),
         alignment=alignment,
         tensors_begin=-(-cursor.position // alignment) * alignment,
     )
 
 
-def _tensor(cursor: _Cursor) -> TensorEntry:
-    name = cursor.text()
-    (n_dimensions,) = cursor.numbers("I")
-    if n_dimensions > 8:
-        raise ValueError(f"tensor {name!r} has {n_dimensions} dimensions")
-    dimensions = cursor.numbers(f"{n_dimensions}Q")
-    kind, offset = cursor.numbers("IQ")
-    return TensorEntry(name=name, kind=kind, shape=dimensions[::-1], offset=offset)
-
-
-def _check_new(name: str, seen: Mapping[str, object]) -> None:
-    if name in seen:
-        raise ValueError(f"{name!r} occurs twice")
+def read_gguf_header(path: Path) -> GgufHeader:
+    "The header of a GGUF file of version 2 or 3, little-endian; raises ValueError."
+    with open_file(path, "read_gguf") as file:
+        if len(file.read(24)) < 24:
+            raise ValueError("it is shorter than any header")
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return _parse_header(_Cursor(data))
 
 # %% ../../nbs/files/04_gguf_header.ipynb #g015
 LONG_LIST = 1000
+
+
+def _text_bytes(text: str) -> bytes:
+    "A text as a header has it: behind its length."
+    data = text.encode()
+    return struct.pack("<Q", len(data)) + data
+
+
+def _short_settings(source: Path, header: GgufHeader) -> Iterator[bytes]:
+    "The settings that are no long lists, as they stand, and the size of the vocabulary."
+    with open_file(source, "read_gguf") as file:
+        for name, (begin, end) in header.spans.items():
+            value = header.metadata[name]
+            if isinstance(value, list) and len(value) > LONG_LIST:
+                continue
+            file.seek(begin)
+            yield file.read(end - begin)
+    words = header.metadata.get("tokenizer.ggml.tokens")
+    size_name = f"{header.metadata.get('general.architecture')}.vocab_size"
+    if words and size_name not in header.metadata:
+        yield _text_bytes(size_name) + struct.pack("<II", 4, len(words))
+
+
+def _short_tensors(header: GgufHeader) -> Iterator[bytes]:
+    "An entry for each tensor: one number of float32."
+    for i, entry in enumerate(header.tensors):
+        offset = i * header.alignment
+        yield _text_bytes(entry.name) + struct.pack("<IQIQ", 1, 1, 0, offset)
 
 
 def write_short_copy(
@@ -170,30 +237,9 @@ def write_short_copy(
 ) -> None:
     "Short settings, the size of the vocabulary, and each tensor as one number."
     settings = [*_short_settings(source, header)]
-    names = [entry.name.encode() for entry in header.tensors]
-    tensors = [
-        struct.pack("<Q", len(name))
-        + name
-        + struct.pack("<IQIQ", 1, 1, 0, i * header.alignment)
-        for i, name in enumerate(names)
-    ]
-    head = struct.pack("<4sIQQ", b"GGUF", 3, len(tensors), len(settings))
-    content = head + b"".join(settings) + b"".join(tensors)
+    tensors = [*_short_tensors(header)]
+    start = struct.pack("<4sIQQ", b"GGUF", 3, len(tensors), len(settings))
+    content = start + b"".join(settings) + b"".join(tensors)
     padding = bytes(-len(content) % header.alignment)
     numbers = bytes(max(header.alignment, 4) * len(tensors))
     path.write_bytes(content + padding + numbers)
-
-
-def _short_settings(source: Path, header: GgufHeader) -> Iterator[bytes]:
-    with open_file(source, "read_gguf") as file:
-        for name, (begin, end) in header.spans.items():
-            value = header.metadata[name]
-            if isinstance(value, list) and len(value) > LONG_LIST:
-                continue
-            file.seek(begin)
-            yield file.read(end - begin)
-    words = header.metadata.get("tokenizer.ggml.tokens")
-    size = f"{header.metadata.get('general.architecture')}.vocab_size"
-    if words and size not in header.metadata:
-        name = size.encode()
-        yield struct.pack("<Q", len(name)) + name + struct.pack("<II", 4, len(words))

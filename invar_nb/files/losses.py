@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['SCHEMA', 'REQUIRED', 'OPTIONAL', 'COUNTS', 'TEXTS', 'CURE', 'USUAL', 'ROWS', 'MOST_BYTES', 'check_header',
            'check_columns', 'check_count', 'as_column', 'check_repeats', 'ColumnDigests', 'join_batches', 'LossWriter',
-           'loss_writer', 'columns_of', 'losses_from', 'write_losses', 'losses_bytes', 'find_suffix', 'LossFile',
+           'find_suffix', 'loss_writer', 'columns_of', 'losses_from', 'write_losses', 'losses_bytes', 'LossFile',
            'open_losses', 'read_losses', 'parse_losses']
 
 # %% ../../nbs/files/01_losses.ipynb #c72547d3
@@ -14,12 +14,13 @@ import hashlib
 import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from json.encoder import encode_basestring
 from operator import itemgetter
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, BinaryIO, Literal, NoReturn
 
 import msgspec
 import numpy as np
@@ -48,7 +49,8 @@ from invar_nb.foundations.store import (
 SCHEMA = "invar_nb/losses/2"
 REQUIRED = RESERVED[:3]  # window_id, tokens, log_loss
 OPTIONAL = RESERVED[3:]  # n_bytes, document_id, split
-COUNTS, TEXTS = ("tokens", "n_bytes"), ("window_id", "document_id", "split")
+COUNTS = ("tokens", "n_bytes")  # columns of whole numbers
+TEXTS = ("window_id", "document_id", "split")  # columns of texts; all others are of numbers
 CURE = (
     "This is not a loss file: its first line is "
     f'{{"schema": "{SCHEMA}", "windows": N}}, then comes one JSON object a window '
@@ -58,6 +60,8 @@ USUAL = {"model": "", "data_id": "", "provenance": {}, "weight_unit": "tokens"}
 
 
 class _Header(msgspec.Struct, forbid_unknown_fields=True):
+    "What the first line of a loss file may say."
+
     schema: str
     windows: Annotated[int, msgspec.Meta(ge=1, le=2**53)]
     model: str = ""
@@ -68,25 +72,34 @@ class _Header(msgspec.Struct, forbid_unknown_fields=True):
     digest: str = ""
 
 
+def _check_schema(header: object, where: str) -> None:
+    "Refuse what is no header, and one of another version."
+    schema = header.get("schema") if isinstance(header, dict) else None
+    if schema == SCHEMA:
+        return
+    cure = CURE
+    if schema:
+        cure = "Read it with the version that wrote it, or score again"
+    refuse(
+        where,
+        f'the header must be an object with "schema": "{SCHEMA}"',
+        repr(schema or header),
+        cure,
+        code="not_losses",
+    )
+
+
 def check_header(text: str | bytes, where: str) -> dict:
     "The header, or a refusal of what is not one of this version."
     header = strict_json(text, where=where)
-    schema = header.get("schema") if isinstance(header, dict) else None
-    if schema != SCHEMA:
-        refuse(
-            where,
-            f'the header must be an object with "schema": "{SCHEMA}"',
-            repr(schema or header),
-            "Read it with the version that wrote it, or score again" if schema else CURE,
-            code="not_losses",
-        )
+    _check_schema(header, where)
+    optional = _Header.__struct_fields__[2:]
     names = as_shape(
         header,
         _Header,
         where,
         "the header must be one of a loss file",
-        "It has schema and "
-        f"windows, and may have {', '.join(_Header.__struct_fields__[2:])}; anything else "
+        f"It has schema and windows, and may have {', '.join(optional)}; anything else "
         "belongs under provenance",
     ).columns
     if {*names} & {*RESERVED} or len({*names}) < len(names):
@@ -99,21 +112,25 @@ def check_header(text: str | bytes, where: str) -> dict:
     return header
 
 
-def _noted(header: dict) -> dict:
+def _note_digest(header: dict) -> dict:
     "The header; where it has no digest its provenance says so, and a report does."
     if "digest" in header:
         return header
     return {**header, "provenance": {**header.get("provenance", {}), "digest": None}}
 
 
-def check_columns(there: Iterable[str], header: Mapping, where: str) -> None:
+def check_columns(names: Iterable[str], header: Mapping, where: str) -> None:
     "Refuse columns that a loss file with this header does not have."
-    needed, there = {*REQUIRED, *header.get("columns", ())}, [*there]
-    if needed - {*there} or {*there} - needed - {*OPTIONAL} or len({*there}) < len(there):
+    names = [*names]
+    needed = {*REQUIRED, *header.get("columns", ())}
+    missing = needed.difference(names)
+    unknown = {*names} - needed - {*OPTIONAL}
+    has_repeat = len({*names}) < len(names)
+    if missing or unknown or has_repeat:
         refuse(
             where,
             f"columns must be {', '.join(sorted(needed))}, and may be {', '.join(OPTIONAL)}",
-            ", ".join(there),
+            ", ".join(names),
             "Name further columns in the header's columns, and leave nothing out",
         )
 
@@ -137,6 +154,7 @@ def _of_arrow(column: Any) -> list[str]:  # a pyarrow.Array of texts
 
 
 def _texts(name: str, values: Sequence) -> tuple[str, ...]:  # a list, or an Arrow array
+    "A column of texts; TypeError or ValueError where a cell cannot be one."
     texts = values if isinstance(values, list) else _of_arrow(values)
     if not {*map(type, texts)} <= {str, int}:
         raise TypeError
@@ -147,22 +165,62 @@ def _texts(name: str, values: Sequence) -> tuple[str, ...]:  # a list, or an Arr
     return texts
 
 
-def _numbers(name: str, values) -> np.ndarray:
+def _bounds(name: str) -> tuple[float, float]:
+    "The smallest and the largest number in a column."
+    if name in COUNTS:
+        return 1, 2**53
+    if name == "log_loss":
+        return 0, LARGEST
+    return -LARGEST, LARGEST
+
+
+def _numbers(name: str, values: Sequence) -> np.ndarray:  # a list, or a NumPy array
+    "A column as int64 or float64; TypeError or ValueError where a cell cannot be there."
     if isinstance(values, list) and not {*map(type, values)} <= {int, float}:
         raise TypeError
-    array, count = np.asarray(values), name in COUNTS
-    low, high = (1, 2**53) if count else (-LARGEST * (name != "log_loss"), LARGEST)
-    good = array.dtype.kind in "iuf" and ((low <= array) & (array <= high)).all()  # no NaN
-    if not good or count and array.dtype.kind == "f" and (array % 1).any():
+    array = np.asarray(values)
+    if array.dtype.kind not in "iuf":
         raise ValueError
-    return array.astype(np.int64 if count else np.float64, copy=False)
+    low, high = _bounds(name)
+    if not ((low <= array) & (array <= high)).all():  # NaN is not either
+        raise ValueError
+    if name not in COUNTS:
+        return array.astype(np.float64, copy=False)
+    if array.dtype.kind == "f" and (array % 1).any():
+        raise ValueError
+    return array.astype(np.int64, copy=False)
 
-
-def _shown(cell: object) -> str:
+# %% ../../nbs/files/01_losses.ipynb #lossc002
+def _cell_text(cell: Any) -> str:
     "A cell in a refusal."
     if hasattr(cell, "as_buffer"):  # a text of Arrow, of bytes that may not be UTF-8
         cell = cell.as_buffer().to_pybytes().decode(errors="backslashreplace")
     return repr(cell.item() if hasattr(cell, "item") else cell)
+
+
+def _requirement(name: str) -> str:
+    "What every cell of a column must be."
+    if name == "split":
+        return "'preview' or 'final'"
+    if name in TEXTS:
+        return "text in UTF-8, not empty"
+    if name in COUNTS:
+        return "a whole number from 1 to 2**53"
+    return f"a number from {'0' if name == 'log_loss' else '-1e80'} to 1e80"
+
+
+def _refuse_cell(name: str, values: Sequence, place: Callable[[int], str]) -> None:
+    "Refuse the first cell that no window may have, found by halving."
+    if len(values) == 1:
+        refuse(
+            place(0),
+            f"{name} must be {_requirement(name)}",
+            _cell_text(values[0]),
+            "Score the window again; or is it another unit, or the wrong column?",
+        )
+    half = len(values) // 2
+    as_column(name, values[:half], place)
+    as_column(name, values[half:], lambda row: place(half + row))
 
 
 def as_column(
@@ -174,75 +232,60 @@ def as_column(
     if not hasattr(values, "dtype") and not hasattr(values, "type"):
         values = [*values]
     try:
-        return (_texts if name in TEXTS else _numbers)(name, values)
+        if name in TEXTS:
+            return _texts(name, values)
+        return _numbers(name, values)
     except (ValueError, TypeError, OverflowError):
-        if (n := len(values)) == 1:
-            refuse(
-                place(0),
-                f"{name} must be "
-                + (
-                    "'preview' or 'final'"
-                    if name == "split"
-                    else "text in UTF-8, not empty"
-                    if name in TEXTS
-                    else "a whole number from 1 to 2**53"
-                    if name in COUNTS
-                    else f"a number from {'0' if name == 'log_loss' else '-1e80'} to 1e80"
-                ),
-                _shown(values[0]),
-                "Score the window again; or is it another unit, or the wrong column?",
-            )
-        as_column(name, values[: n // 2], place)
-        as_column(name, values[n // 2 :], lambda row: place(n // 2 + row))
+        _refuse_cell(name, values, place)
+        raise
 
 
 def check_repeats(ids: Sequence[str], place: Callable[[int], str]) -> None:
     "Refuse a window id that stands there twice."
-    if repeat := first_repeat(ids):
-        early, late = map(place, repeat)
-        refuse(
-            late,
-            "window_id must be unique",
-            f"{ids[repeat[1]]!r}, as at {early.rpartition(':')[2]}",
-            "Rows are duplicated, or two files were joined: score again",
-        )
+    repeat = first_repeat(ids)
+    if repeat is None:
+        return
+    early, late = repeat
+    refuse(
+        place(late),
+        "window_id must be unique",
+        f"{ids[late]!r}, as at {place(early).rpartition(':')[2]}",
+        "Rows are duplicated, or two files were joined: score again",
+    )
 
 # %% ../../nbs/files/01_losses.ipynb #a06bf8ba
-def _utf8(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:  # int64 (n,), uint8
-    "Bytes of each text, and the UTF-8 of all of them end to end."
+def _arrays_to_hash(name: str, values: Any) -> list[np.ndarray]:
+    "The arrays whose bytes are hashed: of texts their lengths, and their UTF-8 end to end."
+    if name not in TEXTS:
+        return [values.astype("<i8" if name in COUNTS else "<f8")]
     import pyarrow
 
-    _, ends, data = pyarrow.array(texts, "large_string").buffers()
-    ends = np.frombuffer(ends, np.int64, len(texts) + 1)
-    return np.diff(ends), np.frombuffer(data or b"", np.uint8)[: ends[-1]]
+    _, ends, utf8 = pyarrow.array(values, "large_string").buffers()
+    ends = np.frombuffer(ends, np.int64, len(values) + 1)
+    utf8 = np.frombuffer(utf8 or b"", np.uint8)[: ends[-1]]
+    return [np.diff(ends).astype("<i8"), utf8]
 
 
 class ColumnDigests:
     "The digest of losses that come in batches."
 
     def __init__(self, names: Iterable[str]):  # of the columns
-        self._sha = {
-            name: [hashlib.sha256() for _ in range(1 + (name in TEXTS))]
-            for name in sorted(names)
-        }
+        self._sha = {}
+        for name in sorted(names):
+            n_hashes = 2 if name in TEXTS else 1
+            self._sha[name] = [hashlib.sha256() for _ in range(n_hashes)]
 
     def update(self, batch: Mapping) -> None:  # name -> array, or tuple of texts
         "Go on with the rows of a batch."
-        for name, running in self._sha.items():
-            values = batch[name]
-            if name in TEXTS:
-                lengths, data = _utf8(values)
-                parts = lengths.astype("<i8"), data
-            else:
-                parts = (values.astype("<i8" if name in COUNTS else "<f8"),)
-            for sha, part in zip(running, parts, strict=True):
-                sha.update(np.ascontiguousarray(part))
+        for name, hashes in self._sha.items():
+            for sha, array in zip(hashes, _arrays_to_hash(name, batch[name]), strict=True):
+                sha.update(np.ascontiguousarray(array))
 
     def result(self, header: Mapping) -> str:
         "The digest of all batches so far under this header."
-        lines = [{k: v for k, v in header.items() if k != "digest"}]
-        for name, running in self._sha.items():
-            lines.append([name, *(sha.hexdigest() for sha in running)])
+        lines: list = [{key: value for key, value in header.items() if key != "digest"}]
+        for name, hashes in self._sha.items():
+            lines.append([name, *(sha.hexdigest() for sha in hashes)])
         return digest("".join(canonical_json(line) + "\n" for line in lines))
 
 # %% ../../nbs/files/01_losses.ipynb #bb837a7d
@@ -260,34 +303,36 @@ def join_batches(batches: list[dict]) -> dict:
     return joined
 
 
+def _rows_between(batch: Mapping, start: int, stop: int | None) -> dict:
+    "Some rows of a batch."
+    return {name: values[start:stop] for name, values in batch.items()}
+
+
+def _jsonl_cells(name: str, values: Any) -> list[str]:
+    'The cells of a column as JSON, each with its name: `"tokens":128`.'
+    start = f"{encode_basestring(name)}:"
+    if name in TEXTS:
+        return [start + encode_basestring(text) for text in values]
+    return [start + repr(number) for number in values.tolist()]
+
+
 def _jsonl_rows(batch: Mapping) -> bytes:
     "Rows in canonical JSON, spelled column by column."
-    spelled = []
-    for name, values in batch.items():
-        start, text = f"{encode_basestring(name)}:", name in TEXTS
-        spelled.append(
-            [
-                start + cell
-                for cell in (
-                    map(encode_basestring, values) if text else map(repr, values.tolist())
-                )
-            ]
-        )
-    return "".join(
-        "{" + ",".join(cells) + "}\n" for cells in zip(*spelled, strict=True)
-    ).encode("utf-8")
+    columns = [_jsonl_cells(name, values) for name, values in batch.items()]
+    rows = ["{" + ",".join(cells) + "}\n" for cells in zip(*columns, strict=True)]
+    return "".join(rows).encode("utf-8")
 
 
-def _parquet_schema(names: Iterable[str]):
+def _parquet_schema(names: Iterable[str]) -> Any:  # a pyarrow schema
+    "The types of these columns in Parquet, in which no cell is missing."
     import pyarrow
 
-    kinds = dict.fromkeys(TEXTS, pyarrow.string()) | dict.fromkeys(COUNTS, pyarrow.int64())
-    return pyarrow.schema(
-        [
-            pyarrow.field(name, kinds.get(name, pyarrow.float64()), nullable=False)
-            for name in names
-        ]
-    )
+    types = dict.fromkeys(TEXTS, pyarrow.string()) | dict.fromkeys(COUNTS, pyarrow.int64())
+    fields = [
+        pyarrow.field(name, types.get(name, pyarrow.float64()), nullable=False)
+        for name in names
+    ]
+    return pyarrow.schema(fields)
 
 # %% ../../nbs/files/01_losses.ipynb #575c0074
 class LossWriter:
@@ -295,70 +340,82 @@ class LossWriter:
 
     def __init__(
         self,
-        file,
-        suffix: str,
-        *,  # open for writing bytes; .jsonl or .parquet
+        file: BinaryIO,  # open for writing bytes
+        suffix: str,  # .jsonl or .parquet
+        *,
         names: Iterable[str],  # of the columns of each batch
         **header,  # windows: how many will follow; model, data_id, weight_unit, provenance
     ):
-        self.names, self._digests = sorted(names), ColumnDigests(names)
-        self.header = {
-            "schema": SCHEMA,
-            **USUAL,
-            **header,
-            "columns": [n for n in self.names if n not in REQUIRED + OPTIONAL],
-        }
+        self.names = sorted(names)
+        further = [name for name in self.names if name not in REQUIRED + OPTIONAL]
+        self.header = {"schema": SCHEMA, **USUAL, **header, "columns": further}
         check_header(canonical_json(self.header), "write_losses")
         check_columns(self.names, self.header, "write_losses")
-        self._file, self._parquet, self._held, self._rows, self._written = file, None, [], 0, 0
+        self._digests = ColumnDigests(self.names)
+        self._file = file
+        self._held = []  # batches that are not yet a row group
+        self._rows = 0  # in these batches
+        self._written = 0  # rows in the file
+        self._parquet = None  # a writer of pyarrow; None: JSON lines
         if suffix == ".jsonl":
-            return self._write_line({"digest": "sha256:" + "0" * 64})
+            self._write_line({"digest": "sha256:" + "0" * 64})
+        else:
+            self._parquet = self._open_parquet()
+
+    def _open_parquet(self) -> Any:
+        "A ParquetWriter of the file."
         import pyarrow.parquet
 
-        self._parquet = pyarrow.parquet.ParquetWriter(
-            file,
+        repeating = [name for name in self.names if name in COUNTS + TEXTS[1:]]
+        return pyarrow.parquet.ParquetWriter(
+            self._file,
             _parquet_schema(self.names),
             compression="zstd",
             store_schema=False,  # readers then find the header in the metadata of the table
-            use_dictionary=[n for n in self.names if n in COUNTS + TEXTS[1:]],
-        )  # that repeat
+            use_dictionary=repeating,
+        )
 
     def _write_line(self, header: Mapping) -> None:
+        "Write the header as a line, with other values of these fields."
         line = canonical_json({**self.header, **header})
         self._file.write(line.encode("utf-8") + b"\n")
 
     def _write_rows(self, batch: Mapping) -> None:
+        "Write checked rows."
         if self._parquet is None:
-            return self._file.write(_jsonl_rows(batch))
+            self._file.write(_jsonl_rows(batch))
+            return
         import pyarrow
 
+        schema = self._parquet.schema
         columns = [
             pyarrow.array(values, kind)
-            for values, kind in zip(batch.values(), self._parquet.schema.types, strict=True)
+            for values, kind in zip(batch.values(), schema.types, strict=True)
         ]
-        self._parquet.write_table(
-            pyarrow.Table.from_arrays(columns, schema=self._parquet.schema)
-        )
+        self._parquet.write_table(pyarrow.Table.from_arrays(columns, schema=schema))
+
+    def _place(self, row: int) -> str:
+        "What a refusal calls a row of the next batch."
+        return f"write_losses: row {self._written + self._rows + row + 1}"
 
     def write(self, batch: Mapping) -> None:  # of any number of rows
         "Add windows: arrays and columns of texts (or sequences of strings), by name."
-        done = self._written + self._rows
-        batch = {
-            name: as_column(
-                name, batch[name], lambda row: f"write_losses: row {done + row + 1}"
-            )
-            for name in self.names
-        }
-        self._digests.update(batch)
-        self._held.append(batch)
-        self._rows += len(batch["tokens"])
-        if self._rows < ROWS:
-            return
+        columns = {name: as_column(name, batch[name], self._place) for name in self.names}
+        self._digests.update(columns)
+        self._held.append(columns)
+        self._rows += len(columns["tokens"])
+        if self._rows >= ROWS:
+            self._write_groups()
+
+    def _write_groups(self) -> None:
+        "Write all rows that fill a group; hold the others back."
         joined = join_batches(self._held)
-        for at in range(0, self._rows - ROWS + 1, ROWS):
-            self._write_rows({name: values[at : at + ROWS] for name, values in joined.items()})
-        self._held = [{name: values[at + ROWS :] for name, values in joined.items()}]
-        self._written, self._rows = self._written + at + ROWS, self._rows - at - ROWS
+        n_full = self._rows // ROWS * ROWS
+        for start in range(0, n_full, ROWS):
+            self._write_rows(_rows_between(joined, start, start + ROWS))
+        self._held = [_rows_between(joined, n_full, None)]
+        self._written += n_full
+        self._rows -= n_full
 
     def close(self) -> None:
         "Write the rest, and the header with its digest."
@@ -368,11 +425,21 @@ class LossWriter:
         self.header["digest"] = self._digests.result(self.header)
         if self._parquet is None:
             self._file.seek(0)
-            return self._write_line({})
-        self._parquet.add_key_value_metadata({"invar_nb": canonical_json(self.header)})
-        self._parquet.close()
+            self._write_line({})
+        else:
+            self._parquet.add_key_value_metadata({"invar_nb": canonical_json(self.header)})
+            self._parquet.close()
 
 # %% ../../nbs/files/01_losses.ipynb #cb6ee7c0
+def find_suffix(path: str | os.PathLike, where: str, cure: str) -> str:
+    "The end of a name, which says the format."
+    suffix = Path(path).suffix
+    if suffix not in (".jsonl", ".parquet"):
+        must = "the file name must end in .jsonl or .parquet"
+        refuse(where, must, Path(path).name, cure)
+    return suffix
+
+
 @contextlib.contextmanager
 def loss_writer(
     path: str | os.PathLike,  # .jsonl or .parquet
@@ -389,7 +456,7 @@ def loss_writer(
             if writer._parquet is not None:
                 writer._parquet.close()
 
-
+# %% ../../nbs/files/01_losses.ipynb #lossw003
 def columns_of(losses: WindowLosses) -> dict:
     "Columns as the file has them, by name; optional ones where the losses have them."
     columns = {
@@ -410,23 +477,24 @@ def losses_from(columns: Mapping, header: Mapping) -> WindowLosses:
     losses = WindowLosses(
         window_ids=columns.pop("window_id"),
         document_ids=columns.pop("document_id", None),
-        **{
-            name: columns.pop(name, None)
-            for name in ("tokens", "log_loss", "n_bytes", "split")
-        },
+        tokens=columns.pop("tokens", None),
+        log_loss=columns.pop("log_loss", None),
+        n_bytes=columns.pop("n_bytes", None),
+        split=columns.pop("split", None),
         columns=columns,
-        **{name: header.get(name, usual) for name, usual in USUAL.items()},
+        **{name: header.get(name, default) for name, default in USUAL.items()},
     )
-    by_hand = "schema" in header and "digest" not in header
+    is_by_hand = "schema" in header and "digest" not in header
     return as_means(
         losses,
-        None if by_hand else False,
+        None if is_by_hand else False,
         "WindowLosses",
         cure="Divide each sum over a window by its tokens",
     )
 
 
 def _about(losses: WindowLosses) -> dict:
+    "What a `LossWriter` must know of the losses before they come."
     about = {name: getattr(losses, name) for name in USUAL}
     return {"names": columns_of(losses), "windows": len(losses), **about}
 
@@ -445,117 +513,158 @@ def losses_bytes(losses: WindowLosses, suffix: str = ".jsonl") -> bytes:
     writer.close()
     return out.getvalue()
 
-
-def find_suffix(path: str | os.PathLike, where: str, cure: str) -> str:
-    "The end of a name, which says the format."
-    if (suffix := Path(path).suffix) in (".jsonl", ".parquet"):
-        return suffix
-    refuse(where, "the file name must end in .jsonl or .parquet", Path(path).name, cure)
-
 # %% ../../nbs/files/01_losses.ipynb #8cbcac88
-MOST_BYTES, _LONGEST, _MOST = 2**31, 2**20, 2**28  # of a file in memory, a line, a batch
+MOST_BYTES = 2**31  # of a file in memory
+_LONGEST = 2**20  # of a line
+_MOST = 2**28  # of a batch
 _QUICK = msgspec.json.Decoder(dict[str, str | int | float])
 
 
-def _lines(file, n: int, first: int, where: str) -> list[bytes]:
+@dataclass(frozen=True)
+class _Head:
+    "What a loss file says before its rows are read."
+
+    header: dict
+    columns: list[str]  # sorted
+    size: int  # bytes in memory, about
+
+
+def _refuse_line(lines: list[bytes], first: int, where: str) -> NoReturn:
+    "Refuse the first of these lines that has no end."
+    i = next(i for i, line in enumerate(lines) if not line.endswith(b"\n"))
+    got = "a file cut off in the middle of a line"
+    if len(lines[i]) == _LONGEST:
+        got = f"a line above {_LONGEST} bytes"
+    refuse(
+        f"{where}:{first + i}",
+        "every line must end with a line break",
+        got,
+        "The writer was interrupted: copy the file again, or score again",
+    )
+
+
+def _lines(file: BinaryIO, n: int, first: int, where: str) -> list[bytes]:
     "The next n lines of a file, or fewer at its end; `first` is the number of the first one."
-    lines, size, feed = [], 0, iter(partial(file.readline, _LONGEST), b"")
-    while some := [*islice(feed, min(n - len(lines), 1024))]:
-        size += sum(map(len, some))
-        lines += some
+    lines = []
+    size = 0
+    feed = iter(partial(file.readline, _LONGEST), b"")
+    while part := [*islice(feed, min(n - len(lines), 1024))]:
+        size += sum(map(len, part))
+        lines += part
         check_size(size, _MOST, f"{where}:{first + len(lines) - 1}", "Read fewer rows at once")
-        if not all(line.endswith(b"\n") for line in some):
-            i = next(i for i, line in enumerate(lines) if not line.endswith(b"\n"))
-            refuse(
-                f"{where}:{first + i}",
-                "every line must end with a line break",
-                f"a line above {_LONGEST} bytes"
-                if len(lines[i]) == _LONGEST
-                else "a file cut off in the middle of a line",
-                "The writer was interrupted: copy the file again, or score again",
-            )
+        if not all(line.endswith(b"\n") for line in part):
+            _refuse_line(lines, first, where)
     return lines
 
 
-def _jsonl_head(file, where: str) -> tuple[dict, list[str], int]:
-    "Header, columns, and bytes in memory, about."
-    header = _noted(check_header(b"".join(_lines(file, 1, 1, where)), f"{where}:1"))
-    row = [strict_json(line, where=f"{where}:2") for line in _lines(file, 1, 2, where)]
-    optional = {*OPTIONAL} & {*row[0]} if row and isinstance(row[0], dict) else ()
-    columns = sorted({*REQUIRED, *header.get("columns", ()), *optional})
-    return header, columns, file.seek(0, os.SEEK_END)
+def _jsonl_head(file: BinaryIO, where: str) -> _Head:
+    "The header, and the columns of the first window."
+    header = _note_digest(check_header(b"".join(_lines(file, 1, 1, where)), f"{where}:1"))
+    columns = {*REQUIRED, *header.get("columns", ())}
+    for line in _lines(file, 1, 2, where):
+        row = strict_json(line, where=f"{where}:2")
+        if isinstance(row, dict):
+            columns.update(name for name in OPTIONAL if name in row)
+    return _Head(header, sorted(columns), file.seek(0, os.SEEK_END))
+
+# %% ../../nbs/files/01_losses.ipynb #lossr002
+def _decode_rows(lines: list[bytes], first: int, careful: bool, where: str) -> list:
+    "What these lines say; read one by one where they need care, or have a fault."
+    if not careful:
+        with contextlib.suppress(ValueError):
+            rows = _QUICK.decode_lines(b"".join(lines))
+            if len(rows) == len(lines):
+                return rows
+    return [strict_json(line, where=f"{where}:{i}") for i, line in enumerate(lines, first)]
 
 
-def _jsonl_batches(file, columns: list[str], rows: int, careful: bool, where: str) -> Iterator:
+def _refuse_fields(row: object, columns: list[str], where: str) -> NoReturn:
+    "Refuse a row that has not exactly these fields."
+    got = repr(row)
+    if isinstance(row, dict) and row:
+        missing = sorted({*columns} - row.keys())
+        further = sorted(row.keys() - {*columns})
+        got = f"no {missing[0]!r}" if missing else f"{further[0]!r} too"
+    refuse(
+        where,
+        f"every line must be an object with exactly the fields {', '.join(columns)}",
+        got,
+        "A field of one "
+        "window is a field of all; further ones are named in the header's columns",
+    )
+
+
+def _jsonl_batches(
+    file: BinaryIO, columns: list[str], rows: int, careful: bool, where: str
+) -> Iterator[dict]:
     "Columns of values that are not yet checked."
     _lines(file, 1, 1, where)
-    first, fields = 2, {*columns}
+    fields = {*columns}
+    first = 2
     while lines := _lines(file, rows, first, where):
-        try:
-            decoded = () if careful else _QUICK.decode_lines(b"".join(lines))
-        except ValueError:
-            decoded = ()
-        if len(decoded) != len(lines):
-            decoded = [
-                strict_json(line, where=f"{where}:{i}") for i, line in enumerate(lines, first)
-            ]
+        decoded = _decode_rows(lines, first, careful, where)
         for i, row in enumerate(decoded, first):
-            if isinstance(row, dict) and row.keys() == fields:
-                continue
-            keys = {*row} if isinstance(row, dict) else set()
-            odd = [
-                *(f"no {name!r}" for name in sorted(fields - keys)),
-                *(f"{name!r} too" for name in sorted(keys - fields)),
-            ]
-            refuse(
-                f"{where}:{i}",
-                f"every line must be an object with exactly the fields {', '.join(columns)}",
-                odd[0] if keys else repr(row),
-                "A field of one "
-                "window is a field of all; further ones are named in the header's columns",
-            )
+            if not isinstance(row, dict) or row.keys() != fields:
+                _refuse_fields(row, columns, f"{where}:{i}")
         yield {name: [*map(itemgetter(name), decoded)] for name in columns}
         first += len(lines)
 
 # %% ../../nbs/files/01_losses.ipynb #17bb00c2
-def _parquet_head(file, where: str) -> tuple[dict, list[str], int]:
-    "Header, columns, and bytes in memory, about."
-    with open_parquet(file, where) as f:
-        about, schema = f.metadata, f.schema_arrow
-        size = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
-    stored = (about.metadata or {}).get(b"invar_nb")
+def _stored_header(metadata: Any, names: Sequence[str], where: str) -> bytes:
+    "The header in the footer of a Parquet file with columns of these names."
+    stored = (metadata.metadata or {}).get(b"invar_nb")
     if stored is None:
         refuse(
             where,
             "Parquet metadata must hold the key 'invar_nb'",
-            f"columns {', '.join(schema.names)}",
+            f"columns {', '.join(names)}",
             "This is not a loss file; write it with write_losses",
             code="not_losses",
         )
-    header = _noted(check_header(stored, f"{where}:header"))
-    check_count(about.num_rows, header, where)
-    check_columns(schema.names, header, where)
-    for field, got in zip(_parquet_schema(schema.names), schema, strict=True):
-        if field.type != got.type:
+    return stored
+
+
+def _check_types(schema: Any, where: str) -> None:
+    "Refuse a column of another type than we write."
+    for field, actual in zip(_parquet_schema(schema.names), schema, strict=True):
+        if field.type != actual.type:
             refuse(
                 where,
                 f"column {field.name} must be {field.type}",
-                str(got.type),
+                str(actual.type),
                 "Write it with write_losses",
             )
-    columns = sorted(schema.names)
-    return header, columns, max(8 * about.num_rows * len(columns), size)
 
 
-def _parquet_batches(file, columns: list[str], rows: int, careful: bool, where: str):
+def _parquet_head(file: BinaryIO, where: str) -> _Head:
+    "The header and the columns in the footer."
+    with open_parquet(file, where) as f:
+        metadata = f.metadata
+        schema = f.schema_arrow
+        groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+        stored_size = sum(group.total_byte_size for group in groups)
+    stored = _stored_header(metadata, schema.names, where)
+    header = _note_digest(check_header(stored, f"{where}:header"))
+    check_count(metadata.num_rows, header, where)
+    check_columns(schema.names, header, where)
+    _check_types(schema, where)
+    size = max(8 * metadata.num_rows * len(schema.names), stored_size)
+    return _Head(header, sorted(schema.names), size)
+
+
+def _column_values(table: Any, name: str) -> Any:
+    "A column of a pyarrow table: numbers of NumPy, or an Arrow array of texts."
+    if name in TEXTS:
+        return table[name].fill_null("").combine_chunks()
+    return table[name].to_numpy()
+
+
+def _parquet_batches(
+    file: BinaryIO, columns: list[str], rows: int, careful: bool, where: str
+) -> Iterator[dict]:
     "Columns of values that are not yet checked."
     for table in parquet_batches(file, where, rows=rows, most=_MOST):
-        yield {
-            name: table[name].fill_null("").combine_chunks()
-            if name in TEXTS
-            else table[name].to_numpy()
-            for name in columns
-        }
+        yield {name: _column_values(table, name) for name in columns}
 
 # %% ../../nbs/files/01_losses.ipynb #494b8da3
 def _size(values: np.ndarray | tuple[str, ...]) -> int:
@@ -569,11 +678,16 @@ class LossFile:
     "A loss file whose header was read: `len()` is its windows, `size` its bytes in memory."
 
     def __init__(self, opened: Callable, name: str):  # opened() -> a file to read bytes of
-        self.name, self.where, self._opened = name, f"read_losses: {name}", opened
+        self.name = name
+        self.where = f"read_losses: {name}"
+        self._opened = opened
         self._parquet = find_suffix(name, "read_losses", CURE) == ".parquet"
-        head = _parquet_head if self._parquet else _jsonl_head
+        read_head = _parquet_head if self._parquet else _jsonl_head
         with opened() as file:
-            self.header, self.columns, self.size = head(file, self.where)
+            head = read_head(file, self.where)
+        self.header = head.header
+        self.columns = head.columns
+        self.size = head.size
 
     def __len__(self) -> int:
         return self.header["windows"]
@@ -583,7 +697,9 @@ class LossFile:
 
     def place(self, row: int) -> str:
         "Where the window of a row stands."
-        return f"{self.where}:{f'row {row + 1}' if self._parquet else row + 2}"
+        if self._parquet:
+            return f"{self.where}:row {row + 1}"
+        return f"{self.where}:{row + 2}"
 
     def batches(
         self,
@@ -592,82 +708,101 @@ class LossFile:
     ) -> Iterator[dict]:  # name -> array, or tuple of texts
         "The windows in order, in bounded memory; refused at the end where the digest differs."
         rows = as_count(rows, where="LossFile.batches", name="rows")
-        keep = self.columns if columns is None else tuple(columns)
-        for name in keep:
+        names = self.columns if columns is None else tuple(columns)
+        for name in names:
             as_choice(name, self.columns, where=self.where, name="columns")
-        for batch in self._checked(rows, "digest" not in self.header):
-            yield {name: batch[name] for name in keep}
+        for batch in self._checked(rows, careful="digest" not in self.header):
+            yield {name: batch[name] for name in names}
+
+    def _checked_batch(self, raw: Mapping, first: int, careful: bool) -> dict:
+        "A batch whose cells windows may have; `first` is the number of its first row."
+
+        def place(row: int) -> str:
+            return self.place(first + row)
+
+        batch = {name: as_column(name, raw[name], place) for name in self.columns}
+        if careful:
+            check_repeats(batch["window_id"], place)
+        return batch
 
     def _checked(self, rows: int, careful: bool) -> Iterator[dict]:
-        sums, done = ColumnDigests(self.columns), 0
+        "The windows, refused at the end where their number or digest is not the header's."
+        read = _parquet_batches if self._parquet else _jsonl_batches
+        digests = ColumnDigests(self.columns)
+        n_rows = 0
         with self._opened() as file:
-            read = _parquet_batches if self._parquet else _jsonl_batches
-            for batch in read(file, self.columns, rows, careful, self.where):
-                here = lambda row, first=done: self.place(first + row)
-                done += len(batch["tokens"])
-                if done > len(self):
+            for raw in read(file, self.columns, rows, careful, self.where):
+                first = n_rows
+                n_rows += len(raw["tokens"])
+                if n_rows > len(self):
                     break
-                batch = {name: as_column(name, batch[name], here) for name in self.columns}
-                if careful:
-                    check_repeats(batch["window_id"], here)
-                sums.update(batch)
+                batch = self._checked_batch(raw, first, careful)
+                digests.update(batch)
                 yield batch
-        check_count(done, self.header, self.place(min(done, len(self) + 1) - 1))
-        got = sums.result(self.header)
-        if self.header.get("digest", got) == got:
+        check_count(n_rows, self.header, self.place(min(n_rows, len(self) + 1) - 1))
+        self._check_digest(digests.result(self.header), rows, careful)
+
+    def _check_digest(self, computed: str, rows: int, careful: bool) -> None:
+        "Refuse another digest than the header records, if it can be with the row at fault."
+        if self.header.get("digest", computed) == computed:
             return
         if not careful:
-            for _ in self._checked(rows, True):
+            for _ in self._checked(rows, careful=True):
                 pass  # names the row where it can
         refuse(
             self.where,
             "the content must have the digest that its header records",
-            got,
+            computed,
             "The file was changed: restore it, or score again",
             code="digest",
         )
 
+    def _check_memory(self, size: int) -> None:
+        "Refuse more than fits into memory."
+        cure = "Read it with open_losses in batches, or split it"
+        check_size(size, MOST_BYTES, self.where, cure)
+
     def read(self) -> WindowLosses:
         "All windows in memory; refused above 2 GiB."
-        cure = "Read it with open_losses in batches, or split it"
-        fits = lambda size: check_size(size, MOST_BYTES, self.where, cure)
-        fits(self.size)
-        batches, size = [], 0
+        self._check_memory(self.size)
+        batches = []
+        size = 0
         for batch in self.batches():
             batches.append(batch)
-            fits(size := size + sum(map(_size, batch.values())))
+            size += sum(map(_size, batch.values()))
+            self._check_memory(size)
         columns = join_batches(batches)
         check_repeats(columns["window_id"], self.place)
         try:
             return losses_from(columns, self.header)
-        except ContractError as error:  # what only the whole can break: a sum
+        except ContractError as error:  # what only all of them can break: a sum
             error.args = (str(error).replace("WindowLosses", self.where, 1),)
             raise
 
 # %% ../../nbs/files/01_losses.ipynb #2ba778f1
-def _state(file) -> tuple:
+def _state(file: BinaryIO) -> tuple[int, ...]:
     "What no replacement and no edit of a file leaves as it was."
-    now = os.fstat(file.fileno())
-    return now.st_dev, now.st_ino, now.st_size, now.st_ctime_ns
+    status = os.fstat(file.fileno())
+    return status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns
 
 
 def open_losses(path: str | os.PathLike) -> LossFile:
     "A loss file whose header was read; what is not one is refused with file, line and cure."
     with open_file(path, "read_losses") as file:
-        first = _state(file)
+        first_state = _state(file)
 
-    def opened():
+    def opened() -> BinaryIO:
         file = open_file(path, "read_losses")
-        if _state(file) == first:
-            return file
-        file.close()
-        refuse(
-            f"read_losses: {path}",
-            "a file must stay as it is while it is read",
-            "it was changed",
-            "Wait for its writer, then start again",
-            code="changed",
-        )
+        if _state(file) != first_state:
+            file.close()
+            refuse(
+                f"read_losses: {path}",
+                "a file must stay as it is while it is read",
+                "it was changed",
+                "Wait for its writer, then start again",
+                code="changed",
+            )
+        return file
 
     return LossFile(opened, str(path))
 

@@ -11,10 +11,10 @@ import contextlib
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import msgspec
 import numpy as np
@@ -62,20 +62,28 @@ class Shard(NamedTuple):
         return batches[self.index - 1 :: self.of]
 
 
+def _as_pair(value: object) -> tuple[int, int] | None:
+    "The two numbers in `3/7` or `(3, 7)`; None where it is neither."
+    if isinstance(value, str):
+        match = re.fullmatch(r"(\d{1,7})/(\d{1,7})", value)
+        return (int(match[1]), int(match[2])) if match else None
+    if isinstance(value, tuple) and [type(number) for number in value] == [int, int]:
+        return value
+    return None
+
+
 def as_shard(value: object) -> Shard:
     "The shard in `3/7` or `(3, 7)`; raises UsageError."
-    match = re.fullmatch(r"(\d{1,7})/(\d{1,7})", value) if isinstance(value, str) else None
-    pair = tuple(map(int, match.groups())) if match else value
-    numbers = isinstance(pair, tuple) and [type(x) for x in pair] == [int, int]
-    if numbers and 1 <= pair[0] <= pair[1]:
-        return Shard(*pair)
-    refuse(
-        "as_shard",
-        "shard must be I/N with I from 1 to N",
-        repr(value),
-        "Write 3/7: shards are counted from 1",
-        error=UsageError,
-    )
+    pair = _as_pair(value)
+    if pair is None or not 1 <= pair[0] <= pair[1]:
+        refuse(
+            "as_shard",
+            "shard must be I/N with I from 1 to N",
+            repr(value),
+            "Write 3/7: shards are counted from 1",
+            error=UsageError,
+        )
+    return Shard(*pair)
 
 # %% ../../nbs/files/03_merge.ipynb #c019
 def is_url(target: object) -> bool:
@@ -87,21 +95,23 @@ class Target:
     "A folder on this machine, or behind a URL: names, local, write, remove."
 
     def __init__(self, place: str | Path):
-        self.place, self.files = place, None
-        if isinstance(place, str) and place.startswith("file://"):
-            place = place[7:]
-        self.root = place if is_url(place) else as_path(place)
-        if not is_url(place):
+        self.place = place
+        self.files = None  # the file system of fsspec; None: this machine's
+        address = place
+        if isinstance(place, str):
+            address = place.removeprefix("file://")
+        if not is_url(address):
+            self.root = as_path(address)
             return
         try:
             from fsspec.core import url_to_fs
 
-            self.files, self.root = url_to_fs(place)
+            self.files, self.root = url_to_fs(address)
         except (ImportError, ValueError) as error:  # s3fs, gcsfs; a protocol that there is not
             refuse(
                 "open_target",
                 "a URL must be of a kind that fsspec can open here",
-                f"{place.partition('://')[0]}:// ({error})",
+                f"{address.partition('://')[0]}:// ({error})",
                 "In the clone: pip install "
                 "'invar_nb[cloud]' and what it names, or use another place",
                 code="not_installed",
@@ -110,8 +120,9 @@ class Target:
 
     def path(self, name: str) -> str:
         "Where a file of this name is in it, as a person writes it."
-        place = self.place
-        return f"{place.rstrip('/')}/{name}" if is_url(place) else str(Path(place, name))
+        if is_url(self.place):
+            return f"{self.place.rstrip('/')}/{name}"
+        return str(Path(self.place, name))
 
     def names(self) -> list[str]:
         "Names of its files; none where there is no such folder."
@@ -121,9 +132,8 @@ class Target:
         self.files.invalidate_cache()
         if not self.files.isdir(self.root):
             return []
-        return sorted(
-            path.rpartition("/")[2] for path in self.files.ls(self.root, detail=False)
-        )
+        urls = self.files.ls(self.root, detail=False)
+        return sorted(url.rpartition("/")[2] for url in urls)
 
     @contextlib.contextmanager
     def local(self, name: str) -> Iterator[Path]:
@@ -138,7 +148,8 @@ class Target:
         "Put there what `act` writes at the path that it gets: whole, or not at all."
         if self.files is None:
             self.root.mkdir(parents=True, exist_ok=True)
-            return act(self.root / name)
+            act(self.root / name)
+            return
         with tempfile.TemporaryDirectory() as here:
             act(Path(here, name))
             self.files.makedirs(self.root, exist_ok=True)
@@ -169,8 +180,41 @@ class Part:
 
 def part_names(target: Target) -> dict[str, Shard]:
     "Names of the parts that are there, and the shard that each is named after."
-    matches = {name: _NAME.fullmatch(name) for name in target.names()}
-    return {name: Shard(int(m[2]), int(m[3])) for name, m in matches.items() if m}
+    shards = {}
+    for name in target.names():
+        match = _NAME.fullmatch(name)
+        if match:
+            shards[name] = Shard(int(match[2]), int(match[3]))
+    return shards
+
+
+def _names_of(target: Target, shard: Shard) -> list[str]:
+    "Names of the parts of this shard that are there."
+    return [name for name, other in part_names(target).items() if other == shard]
+
+# %% ../../nbs/files/03_merge.ipynb #merg0002
+def _write_header(target: Target, shard: Shard, model: str, provenance: Mapping) -> str:
+    "Put the part of a shard without windows in place; gives its name."
+    name = f"{shard.stem}.json"
+    document = {"model": model, "provenance": provenance}
+    document["digest"] = content_digest(document)
+    target.write(name, lambda path: write_bytes(path, canonical_text(document).encode()))
+    return name
+
+
+def _write_windows(
+    target: Target,
+    shard: Shard,
+    losses: WindowLosses,
+    numbers: np.ndarray,  # of the windows in the plan
+    provenance: Mapping,
+) -> str:
+    "Put the part of a shard with windows in place; gives its name."
+    name = f"{shard.stem}.parquet"
+    columns = {**losses.columns, "window": np.asarray(numbers, np.float64)}
+    part = losses.changed(columns=columns, provenance=provenance)
+    target.write(name, lambda path: write_losses(part, path))
+    return name
 
 
 def write_part(
@@ -181,18 +225,13 @@ def write_part(
     header: Mapping,  # model, provenance with "shard": what all parts share
 ) -> str:
     "Put the part of a shard in place; gives its name."
-    known = dict(header["provenance"])
-    known["shard"] = {**known["shard"], "index": shard.index, "of": shard.of}
-    older = [name for name, other in part_names(target).items() if other == shard]
+    provenance = dict(header["provenance"])
+    provenance["shard"] = {**provenance["shard"], "index": shard.index, "of": shard.of}
+    older = _names_of(target, shard)
     if losses is None:
-        name, document = f"{shard.stem}.json", {"model": header["model"], "provenance": known}
-        document["digest"] = content_digest(document)
-        target.write(name, lambda at: write_bytes(at, canonical_text(document).encode()))
+        name = _write_header(target, shard, header["model"], provenance)
     else:
-        name = f"{shard.stem}.parquet"
-        columns = {**losses.columns, "window": np.asarray(numbers, np.float64)}
-        part = losses.changed(columns=columns, provenance=known)
-        target.write(name, lambda at: write_losses(part, at))
+        name = _write_windows(target, shard, losses, numbers, provenance)
     for other in older:
         if other != name:
             target.remove(other)
@@ -200,6 +239,8 @@ def write_part(
 
 # %% ../../nbs/files/03_merge.ipynb #c051
 class _Cut(msgspec.Struct):
+    "The shard in a header."
+
     index: int
     of: int
     windows: int
@@ -207,7 +248,7 @@ class _Cut(msgspec.Struct):
     command: str | None = None
 
 
-class _Known(msgspec.Struct):
+class _Provenance(msgspec.Struct):
     shard: _Cut
 
 
@@ -215,72 +256,119 @@ class _Head(msgspec.Struct):
     "What every part says of itself."
 
     model: str
-    provenance: _Known
+    provenance: _Provenance
+
+
+@dataclass(frozen=True)
+class _Contents:
+    "What the file of a part holds."
+
+    header: dict  # model, provenance
+    losses: WindowLosses | None
+
+
+def _read_header(path: Path, where: str) -> dict:
+    "The header of a part without windows, as it was written."
+    header = read_document(read_file(path, where), where=where)
+    if header.pop("digest", None) != content_digest(header):
+        refuse(
+            where,
+            "the content must have the digest that it records",
+            "another one",
+            "The file was changed after it was written",
+            code="digest",
+        )
+    return header
+
+
+def _read_contents(target: Target, name: str, where: str) -> _Contents:
+    "What the file of this name holds: a header alone, or losses with one."
+    with target.local(name) as path:
+        if name.endswith(".json"):
+            return _Contents(_read_header(path, where), None)
+        losses = read_losses(path)
+        return _Contents({"model": losses.model, "provenance": losses.provenance}, losses)
+
+
+def _cut_of(contents: _Contents, name: str, where: str) -> _Cut:
+    "The shard that a part says it is of; a file that is no part is refused."
+    must = "the file must be a part"
+    cure = "score --shard writes parts"
+    head = as_shape(contents.header, _Head, where, must, cure, code="not_part")
+    if contents.losses is not None and "window" not in contents.losses.columns:
+        refuse(where, must, f"{name}, a loss file", cure, code="not_part")
+    return head.provenance.shard
 
 
 def read_part(target: Target, name: str) -> Part:
     "A part, whole and under its own name; raises ContractError."
-    losses, where = None, f"read_part: {name}"
-    with target.local(name) as path:
-        if name.endswith(".json"):
-            header = read_document(read_file(path, where), where=where)
-            if header.pop("digest", None) != content_digest(header):
-                refuse(
-                    where,
-                    "the content must have the digest that it records",
-                    "another one",
-                    "The file was changed after it was written",
-                    code="digest",
-                )
-        else:
-            losses = read_losses(path)
-            header = {"model": losses.model, "provenance": losses.provenance}
-    must, cure = "the file must be a part", "score --shard writes parts"
-    cut = as_shape(header, _Head, where, must, cure, code="not_part").provenance.shard
-    if losses is not None and "window" not in losses.columns:
-        refuse(where, must, f"{name}, a loss file", cure, code="not_part")
-    known, at = dict(header["provenance"]), Shard(cut.index, cut.of)
-    shard = known.pop("shard")
-    if at != part_names(target).get(name):
+    where = f"read_part: {name}"
+    contents = _read_contents(target, name, where)
+    cut = _cut_of(contents, name, where)
+    shard = Shard(cut.index, cut.of)
+    if shard != part_names(target).get(name):
         refuse(
             where,
             "a part must have the name of its shard",
-            f"{name}, which holds shard {at}",
+            f"{name}, which holds shard {shard}",
             "Rename it back, or remove it",
             code="renamed",
         )
-    plan = {k: v for k, v in shard.items() if k not in ("index", "of", "command")}
+    provenance = dict(contents.header["provenance"])
+    plan = dict(provenance.pop("shard"))
+    for key in ("index", "of", "command"):
+        plan.pop(key, None)  # not what all parts have in common
     return Part(
         name=name,
-        shard=at,
-        losses=losses,
+        shard=shard,
+        losses=contents.losses,
         command=cut.command or "",
-        facts={"model": header["model"], **known, "shard": plan},
+        facts={"model": contents.header["model"], **provenance, "shard": plan},
     )
 
 # %% ../../nbs/files/03_merge.ipynb #c032
 def check_cut(target: Target, shard: Shard) -> None:
     "Refuse a place that has parts of another cut."
-    other = next((name for name, s in part_names(target).items() if s.of != shard.of), None)
-    if other is not None:
+    for name, other in part_names(target).items():
+        if other.of == shard.of:
+            continue
         refuse(
             "score_shard",
             "all parts in one place must come from one split of the text",
-            f"shard {shard} beside {target.path(other)}",
+            f"shard {shard} beside {target.path(name)}",
             "Remove the older parts, or name another folder",
             code="cut",
         )
 
 
-def find_part(target: Target, shard: Shard, facts: Mapping, force: bool) -> str | None:
+def _difference(a: Mapping, b: Mapping) -> str | None:
+    "The first fact of b that differs from a's; None where all agree."
+    difference = first_difference(a, b, close=0, last=("shard",))
+    if difference is None:
+        return None
+    path, ours, theirs = difference
+    return f"{path} {theirs!r} instead of {ours!r}"
+
+
+def _why_foreign(target: Target, name: str, facts: Mapping) -> str | None:
+    "How a part differs from a run with these facts; None where it is of that run."
+    try:
+        return _difference(facts, read_part(target, name).facts)
+    except ContractError as error:
+        return str(error).partition("; got ")[0]
+
+
+def find_part(
+    target: Target,
+    shard: Shard,
+    facts: Mapping,  # of the run, as Part.facts
+    force: bool,  # a part of another run will be replaced
+) -> str | None:
     "The shard's part where it is there already; one of another run is refused, or replaced."
     check_cut(target, shard)
-    for name in (name for name, s in part_names(target).items() if s == shard):
-        try:
-            why = _difference(facts, read_part(target, name).facts)
-        except ContractError as error:
-            why = str(error).partition("; got ")[0]
-        if why is None:
+    for name in _names_of(target, shard):
+        reason = _why_foreign(target, name, facts)
+        if reason is None:
             if target.files is None:
                 clear_staging(target.root / name)
             return name
@@ -288,103 +376,161 @@ def find_part(target: Target, shard: Shard, facts: Mapping, force: bool) -> str 
             refuse(
                 "score_shard",
                 "existing parts must belong to this run",
-                f"{target.path(name)} ({why})",
+                f"{target.path(name)} ({reason})",
                 "Give --force to replace it, or name another folder",
                 code="exists",
             )
     return None
 
-
-def _difference(a: Mapping, b: Mapping) -> str | None:
-    "The first fact of b that differs from a's."
-    differs = first_difference(a, b, close=0, last=("shard",))
-    return differs and f"{differs[0]} {differs[2]!r} instead of {differs[1]!r}"
-
 # %% ../../nbs/files/03_merge.ipynb #c034
-def _again(shards: list[Shard], parts: list[Part], force: str = "") -> str:
+def _rerun(shards: Sequence[Shard], parts: Sequence[Part], force: str = "") -> str:
     "What to type to have these shards again."
-    command = next(
-        (part.command for part in parts if part.command), "score_shard(...), or invar-nb score"
+    commands = [part.command for part in parts if part.command]
+    command = commands[0] if commands else "score_shard(...), or invar-nb score"
+    line = f"Run: {command} --shard {shards[0]}{force}"
+    if len(shards) > 1:
+        line += f", and the same with {', '.join(map(str, shards[1:]))}"
+    return line
+
+
+def _check_one_cut(parts: Sequence[Part]) -> None:
+    "Refuse parts of two cuts; those of the cut with the fewest parts are named."
+    counts = Counter(part.shard.of for part in parts)
+    if len(counts) == 1:
+        return
+    rarest = min(counts, key=lambda of: (counts[of], of))
+    names = [part.name for part in parts if part.shard.of == rarest]
+    refuse(
+        "merge",
+        "all parts must come from one split of the text",
+        " and ".join(f"{count} of a split in {of}" for of, count in sorted(counts.items())),
+        f"Remove those of the other run, such as {', '.join(names[:3])}",
+        code="cut",
     )
-    first, *others = shards
-    more = f", and the same with {', '.join(map(str, others))}" if others else ""
-    return f"Run: {command} --shard {first}{force}{more}"
 
 
-def _check_one_run(parts: list[Part]) -> None:
-    "All parts are of one cut and one run, each shard once; the odd ones are named."
-    cuts = Counter(part.shard.of for part in parts)
-    if len(cuts) > 1:
-        few = min(cuts, key=lambda of: (cuts[of], of))
-        names = [part.name for part in parts if part.shard.of == few]
-        refuse(
-            "merge",
-            "all parts must come from one split of the text",
-            " and ".join(f"{n} of a split in {of}" for of, n in sorted(cuts.items())),
-            f"Remove those of the other run, such as {', '.join(names[:3])}",
-            code="cut",
-        )
+def _check_facts(parts: Sequence[Part]) -> None:
+    "Refuse the first part that differs from most others in its model, plan or environment."
     texts = [canonical_json(part.facts) for part in parts]
-    usual = parts[texts.index(Counter(texts).most_common(1)[0][0])]
+    commonest, _ = Counter(texts).most_common(1)[0]
+    typical = parts[texts.index(commonest)]
     for part in parts:
-        if why := _difference(usual.facts, part.facts):
+        difference = _difference(typical.facts, part.facts)
+        if difference:
             refuse(
                 "merge",
                 "all parts must be of one model, one plan and one environment",
-                f"{why}, in {part.name}",
-                _again([part.shard], [usual], " --force"),
+                f"{difference}, in {part.name}",
+                _rerun([part.shard], [typical], " --force"),
                 code="foreign",
             )
-    of, held = parts[0].shard.of, Counter(part.shard for part in parts)
-    if twice := next((shard for shard in held if held[shard] > 1), None):
+
+
+def _check_repeats(parts: Sequence[Part]) -> None:
+    "Refuse two parts of one shard."
+    counts = Counter(part.shard for part in parts)
+    for shard, count in counts.items():
+        if count == 1:
+            continue
         refuse(
             "merge",
             "each shard must have one part",
-            " and ".join(part.name for part in parts if part.shard == twice),
+            " and ".join(part.name for part in parts if part.shard == shard),
             "Remove one",
         )
-    missing = [s for i in range(1, of + 1) if (s := Shard(i, of)) not in held]
+
+
+def _check_complete(parts: Sequence[Part]) -> None:
+    "Refuse parts among which a shard is missing."
+    n_shards = parts[0].shard.of
+    shards = {part.shard for part in parts}
+    planned = [Shard(index, n_shards) for index in range(1, n_shards + 1)]
+    missing = [shard for shard in planned if shard not in shards]
     if missing:
         refuse(
             "merge",
-            f"all {of} parts must be there",
+            f"all {n_shards} parts must be there",
             f"{len(missing)} missing: {', '.join(map(str, missing))}",
-            _again(missing, parts),
+            _rerun(missing, parts),
             code="missing",
         )
 
-# %% ../../nbs/files/03_merge.ipynb #c036
-def _joined(parts: list[Part]) -> WindowLosses:
-    "The windows of all parts in the order of the plan; every one is there once."
-    arms, plan = [part.losses for part in parts], parts[0].facts["shard"]
-    numbers = np.concatenate([arm.columns["window"] for arm in arms])
-    order = np.argsort(numbers, kind="stable")
-    wrong = numbers[order] != np.arange(len(order))
-    if wrong.any() or len(order) != plan["windows"]:
-        at = int(np.argmax(wrong)) if wrong.any() else len(order)
-        owner = np.repeat([part.name for part in parts], [len(arm) for arm in arms])
-        near = dict.fromkeys(owner[order[max(0, at - 1) : at + 1]].tolist())
-        refuse(
-            "merge",
-            "every window must be there once, in the order of the plan",
-            f"not so at window {at}, in or near {' and '.join(near)}",
-            "Run all shards again",
-        )
 
+def _check_one_run(parts: Sequence[Part]) -> None:
+    "All parts are of one cut and one run, each shard once; the odd ones are named."
+    _check_one_cut(parts)
+    _check_facts(parts)
+    _check_repeats(parts)
+    _check_complete(parts)
+
+# %% ../../nbs/files/03_merge.ipynb #c036
+def _refuse_order(parts: Sequence[Part], order: np.ndarray, first: int) -> NoReturn:
+    "Refuse windows that are not each there once; `first` is where the order breaks."
+    owners = np.repeat([part.name for part in parts], [len(part.losses) for part in parts])
+    names = dict.fromkeys(owners[order[max(0, first - 1) : first + 1]].tolist())
+    refuse(
+        "merge",
+        "every window must be there once, in the order of the plan",
+        f"not so at window {first}, in or near {' and '.join(names)}",
+        "Run all shards again",
+    )
+
+
+def _plan_order(parts: Sequence[Part], n_windows: int) -> np.ndarray:
+    "Indices that put the windows of all parts in the order of the plan, each of them once."
+    numbers = np.concatenate([part.losses.columns["window"] for part in parts])
+    order = np.argsort(numbers, kind="stable")
+    wrong = np.flatnonzero(numbers[order] != np.arange(len(order)))
+    if wrong.size:
+        _refuse_order(parts, order, int(wrong[0]))
+    if len(order) != n_windows:
+        _refuse_order(parts, order, len(order))
+    return order
+
+
+def _join_windows(parts: Sequence[Part]) -> WindowLosses:
+    "The windows of all parts in the order of the plan; every one is there once."
+    plan = parts[0].facts["shard"]
+    arms = [part.losses for part in parts]
+    order = _plan_order(parts, plan["windows"])
     batch = join_batches([columns_of(arm) for arm in arms])
     del batch["window"]
-    known = {k: v for k, v in arms[0].provenance.items() if k != "shard"}
+    provenance = dict(arms[0].provenance)
+    del provenance["shard"]
     return losses_from(
         {name: entries_at(values, order) for name, values in batch.items()},
         {
             "model": arms[0].model,
             "data_id": plan["data_id"],
-            "provenance": known,
+            "provenance": provenance,
             "weight_unit": arms[0].weight_unit,
         },
     )
 
 # %% ../../nbs/files/03_merge.ipynb #c033
+@dataclass(frozen=True)
+class _Damaged:
+    "A part that could not be read, and why."
+
+    name: str
+    shard: Shard  # that it is named after
+    error: ContractError
+
+
+def _refuse_damaged(damaged: _Damaged, target: Target, parts: Sequence[Part]) -> NoReturn:
+    "Refuse a part that could not be read; what to type is known from the others."
+    if damaged.error.code == "renamed":
+        raise damaged.error
+    reason = str(damaged.error).partition("; got ")[0].rpartition(": ")[2]
+    refuse(
+        "merge",
+        "every part must be whole, as it was written",
+        f"{target.path(damaged.name)} ({reason})",
+        _rerun([damaged.shard], parts, " --force"),
+        code=damaged.error.code,
+    )
+
+
 def merge_parts(
     target: str | Path | Target,  # the folder of the parts, or its URL
     path: str | Path,  # the file that one process would have written
@@ -400,24 +546,16 @@ def merge_parts(
             "invar-nb score MODEL --text FILE --out DIR --shard 1/4 writes the first of 4",
             error=UsageError,
         )
-    parts, damaged = [], []
+    parts = []
+    damaged = []
     for name, shard in part_names(target).items():
         try:
             parts.append(read_part(target, name))
         except ContractError as error:
-            damaged.append((shard, name, error))
-    for shard, name, error in damaged:
-        if error.code == "renamed":
-            raise error
-        reason = str(error).partition("; got ")[0].rpartition(": ")[2]
-        refuse(
-            "merge",
-            "every part must be whole, as it was written",
-            f"{target.path(name)} ({reason})",
-            _again([shard], parts, " --force"),
-            code=error.code,
-        )
+            damaged.append(_Damaged(name, shard, error))
+    if damaged:
+        _refuse_damaged(damaged[0], target, parts)
     _check_one_run(parts)
-    losses = _joined([part for part in parts if part.losses is not None])
+    losses = _join_windows([part for part in parts if part.losses is not None])
     write_losses(losses, path)
     return losses, len(parts)

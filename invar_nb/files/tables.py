@@ -18,17 +18,24 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, repeat
 from operator import itemgetter, methodcaller
 from pathlib import Path
+from typing import Any, BinaryIO, NoReturn
 
 import msgspec
 import numpy as np
 
 from ..arms.arm import listed
-from ..foundations.refuse import ContractError, as_printed, nearest, refuse
+from invar_nb.foundations.refuse import (
+    ContractError,
+    as_printed,
+    is_finite,
+    nearest,
+    refuse,
+)
 from invar_nb.foundations.store import (
     MOST_LINE,
     as_shape,
@@ -38,7 +45,12 @@ from invar_nb.foundations.store import (
 )
 
 # %% ../../nbs/files/00_tables.ipynb #82c4e5d6
-def check_size(size: int, most: int, where: str, cure: str) -> None:  # bytes
+def check_size(
+    size: int,  # bytes
+    most: int,  # bytes
+    where: str,
+    cure: str,
+) -> None:
     "Refuse what needs too much memory."
     if size > most:
         refuse(
@@ -50,47 +62,85 @@ def check_size(size: int, most: int, where: str, cure: str) -> None:  # bytes
         )
 
 
-def _text(data: bytes, where: str, line: int) -> str:
-    "UTF-8 without NUL."
-    bad, got = data.find(b"\0"), "a NUL byte"
-    if bad < 0:
-        try:
-            return data.decode("utf-8")
-        except UnicodeDecodeError as error:
-            bad, got = error.start, f"byte {data[error.start]:#04x}"
-    line, before = line + data.count(b"\n", 0, bad), data.rfind(b"\n", 0, bad)
+def _refuse_byte(data: bytes, at: int, line: int, where: str) -> NoReturn:
+    "Refuse a file at a byte that is no text; `line` is the one in which the data begin."
+    got = f"byte {data[at]:#04x}" if data[at] else "a NUL byte"
+    line_end = data.rfind(b"\n", 0, at)
+    line += data.count(b"\n", 0, at)
     refuse(
         f"{where}, line {line}",
         "text must be UTF-8 without NUL",
-        f"{got} at byte {bad - before} of the line",
+        f"{got} at byte {at - line_end} of the line",
         "Save it as UTF-8; it may be Latin-1, Windows-1252 or UTF-16, or damaged",
     )
 
 
-def _blocks(file, where: str, *, csv: bool = False) -> Iterator[tuple[int, str]]:
+def _decode_text(data: bytes, where: str, line: int) -> str:
+    "UTF-8 without NUL."
+    bad = data.find(b"\0")
+    if bad < 0:
+        try:
+            return data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            bad = error.start
+    _refuse_byte(data, bad, line, where)
+
+# %% ../../nbs/files/00_tables.ipynb #tabt0002
+def _chunk(file: BinaryIO) -> bytes:
+    "The next 256 KiB of a file, made up to whole lines; b'' at its end."
+    return file.read(2**18) + file.readline(MOST_LINE)
+
+
+def _check_line(data: bytes, where: str, line: int) -> None:
+    "Refuse a chunk that is so long that a line in it has no end."
+    if len(data) > MOST_LINE:
+        refuse(
+            f"{where}, line {line}",
+            f"a line must have at most {MOST_LINE:,} bytes",
+            "more",
+            "Is this a file of rows?",
+            code="large",
+        )
+
+
+def _close_quotes(data: bytes, file: BinaryIO) -> bytes:
+    "The bytes and what follows in the file, until every quote is closed."
+    while data.count(b'"') % 2 and len(data) < MOST_LINE:
+        chunk = _chunk(file)
+        if not chunk:
+            break
+        data += chunk
+    return data
+
+
+def _blank_from(data: bytes, blanks: bytes) -> int:
+    "Where the blank lines begin with which the data end."
+    body = data.rstrip(blanks)
+    line_end = data.find(b"\n", len(body))
+    if line_end < 0:
+        return len(data)
+    return line_end + 1
+
+
+def _blocks(file: BinaryIO, where: str, *, csv: bool = False) -> Iterator[tuple[int, str]]:
     "The number of the first line and the text of some whole lines, or records of CSV."
-    line, blank, more = 1, b"", lambda: file.read(2**18) + file.readline(MOST_LINE)
-    while data := more():
-        if len(data) > MOST_LINE:
-            refuse(
-                f"{where}, line {line}",
-                f"a line must have at most {MOST_LINE:,} bytes",
-                "more",
-                "Is this a file of rows?",
-                code="large",
-            )
-        while csv and data.count(b'"') % 2 and len(data) < MOST_LINE and (next_ := more()):
-            data += next_
+    blanks = b"\r\n" if csv else b" \t\r\n"
+    line = 1
+    held_back = b""
+    while data := _chunk(file):
+        _check_line(data, where, line)
+        if csv:
+            data = _close_quotes(data, file)
         if csv and line == 1:
             data = data.removeprefix(b"\xef\xbb\xbf")  # one byte order mark
-        data = blank + data
-        body = data.rstrip(b"\r\n" if csv else b" \t\r\n")
-        last = data.find(b"\n", len(body)) + 1 or len(data)
-        data, blank = data[:last], data[last:]
-        yield line, _text(data, where, line)
-        line += data.count(b"\n")
-    if blank:
-        yield line, _text(blank, where, line)
+        data = held_back + data
+        end = _blank_from(data, blanks)
+        block = data[:end]
+        held_back = data[end:]
+        yield line, _decode_text(block, where, line)
+        line += block.count(b"\n")
+    if held_back:
+        yield line, _decode_text(held_back, where, line)
 
 # %% ../../nbs/files/00_tables.ipynb #e370fb99
 def _row(text: str, where: str) -> dict:
@@ -111,71 +161,107 @@ def _row(text: str, where: str) -> dict:
     )
 
 
-_MOST_CELLS, _MOST_EMPTY = 10**7, 100
-MOST_TEXT, MOST_FILE = 2**30, 2**33  # bytes of JSON, and of a file in any format
+_MOST_CELLS = 10**7  # of a table whose keys vary, the empty ones counted
+_MOST_EMPTY = 100  # for each cell that holds something
+MOST_TEXT = 2**30  # bytes of JSON
+MOST_FILE = 2**33  # bytes of a file in any format
+_Keep = Callable[[tuple[str, ...]], Iterable[str]]  # names of columns -> those that are needed
 
 
-def _transposed(rows: list[dict], at: range, known: Counter, keep, place: str) -> tuple:
-    "Columns that are needed, of all names so far, and the rows' numbers."
-    known.update(chain.from_iterable(rows))
-    if len(known) * at[-1] > max(_MOST_CELLS, _MOST_EMPTY * known.total()):
+@dataclass(frozen=True)
+class _Batch:
+    "Some rows of a file, column by column."
+
+    columns: dict[str, Any]  # name -> a list, or an Arrow column
+    rows: Sequence[int]  # their numbers in the file, from 1
+
+
+def _check_keys(rows: list[dict], numbers: range, counts: Counter, where: str) -> None:
+    "Refuse rows that each have keys of their own, and a key that is no name."
+    last = numbers[-1]
+    if len(counts) * last > max(_MOST_CELLS, _MOST_EMPTY * counts.total()):
         refuse(
-            f"{place} {at[-1]}",
+            f"{where} {last}",
             "rows must share their keys",
-            f"{len(known)} keys so far",
+            f"{len(counts)} keys so far",
             'Put names that vary into one object, {"values": {"name": 1}}',
         )
-    for name in known:
+    for name in counts:
         if name.strip():
             continue
-        i = next(i for row, i in zip(rows, at, strict=True) if name in row)
-        refuse(f"{place} {i}", "every key must be a name", repr(name), "Name it")
-    return {
-        name: [
-            *map(
-                itemgetter(name) if known[name] == at[-1] else methodcaller("get", name), rows
-            )
-        ]
-        for name in (keep or tuple)(tuple(known))
-    }, at
+        number = next(i for i, row in zip(numbers, rows, strict=True) if name in row)
+        refuse(f"{where} {number}", "every key must be a name", repr(name), "Name it")
 
 
-def _from_jsonl(file, where: str, keep: Callable | None) -> Iterator:
-    known = Counter()
+def _transpose(
+    rows: list[dict],
+    numbers: range,  # of the rows
+    counts: Counter,  # of rows with this key so far; is brought up to date
+    keep: _Keep | None,
+    where: str,  # what a refusal calls a row, without its number
+) -> _Batch:
+    "Columns that are needed, of all names so far."
+    counts.update(chain.from_iterable(rows))
+    _check_keys(rows, numbers, counts, where)
+    names = tuple(counts)
+    if keep:
+        names = keep(names)
+    columns = {}
+    for name in names:
+        is_everywhere = counts[name] == numbers[-1]
+        cell = itemgetter(name) if is_everywhere else methodcaller("get", name)
+        columns[name] = [*map(cell, rows)]
+    return _Batch(columns, numbers)
+
+
+def _from_jsonl(file: BinaryIO, where: str, keep: _Keep | None) -> Iterator[_Batch]:
+    "The rows of a file with one object a line."
+    counts = Counter()
     for first, text in _blocks(file, where):
         check_size(file.tell(), MOST_TEXT, where, "Split the file")
-        if known and not text.strip(" \t\r\n"):
+        if counts and not text.strip(" \t\r\n"):
             continue  # blank lines at the end
-        rows = [
-            _row(line, f"{where}, line {i}")
-            for i, line in enumerate(text.removesuffix("\n").split("\n"), first)
-        ]
-        yield _transposed(rows, range(first, first + len(rows)), known, keep, f"{where}, line")
+        lines = text.removesuffix("\n").split("\n")
+        rows = [_row(line, f"{where}, line {i}") for i, line in enumerate(lines, first)]
+        numbers = range(first, first + len(rows))
+        yield _transpose(rows, numbers, counts, keep, f"{where}, line")
 
 # %% ../../nbs/files/00_tables.ipynb #17bb0002
-def _from_json(file, where: str, keep: Callable | None) -> Iterator:
+def _decode_json(text: str, where: str) -> object:
+    "What JSON says, NaN and repeated keys let through; what is no JSON is refused."
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return strict_json(text, where=where)
+
+
+def _entries(text: str, where: str) -> list:
+    "The entries of a JSON list, each as bytes of JSON."
+    with contextlib.suppress(ValueError, RecursionError):
+        return msgspec.json.decode(text, type=list[msgspec.Raw])
+    entries = _decode_json(text, where)  # no list, or one with NaN, whose row is to be named
+    if not isinstance(entries, list):
+        refuse(
+            where,
+            "the file must hold a JSON list of objects",
+            type(entries).__name__,
+            "Write a list of rows, or one object a line as .jsonl",
+        )
+    return [json.dumps(entry).encode() for entry in entries]
+
+
+def _from_json(file: BinaryIO, where: str, keep: _Keep | None) -> Iterator[_Batch]:
+    "The rows of a file that is one list."
     data = file.read(MOST_TEXT + 1)
     check_size(len(data), MOST_TEXT, where, "Split the file")
     check_values(data, where)
-    text = _text(data, where, 1)
-    try:
-        rows = msgspec.json.decode(text, type=list[msgspec.Raw])
-    except (ValueError, RecursionError):  # no list, or one with NaN, whose row is to be named
-        try:
-            rows = json.loads(text)
-        except (ValueError, RecursionError):
-            rows = strict_json(text, where=where)
-        if not isinstance(rows, list):
-            refuse(
-                where,
-                "the file must hold a JSON list of objects",
-                type(rows).__name__,
-                "Write a list of rows, or one object a line as .jsonl",
-            )
-        rows = [json.dumps(row).encode() for row in rows]
-    rows = [_row(bytes(row).decode(), f"{where}, row {i}") for i, row in enumerate(rows, 1)]
-    if rows:
-        yield _transposed(rows, range(1, len(rows) + 1), Counter(), keep, f"{where}, row")
+    entries = _entries(_decode_text(data, where, 1), where)
+    if not entries:
+        return
+    rows = [
+        _row(bytes(entry).decode(), f"{where}, row {i}") for i, entry in enumerate(entries, 1)
+    ]
+    yield _transpose(rows, range(1, len(rows) + 1), Counter(), keep, f"{where}, row")
 
 # %% ../../nbs/files/00_tables.ipynb #a0b05db7
 _CSV_ERRORS = {  # what the csv module says: what must hold, what there is, cure
@@ -205,113 +291,174 @@ _CSV_ERRORS = {  # what the csv module says: what must hold, what there is, cure
 def _records(text: str, line: int, comma: str, where: str) -> Iterator[tuple[int, list]]:
     "The line in which each record begins, and its cells; the first bad one is refused."
     reader = csv.reader(io.StringIO(text, newline="\n"), delimiter=comma, strict=True)
-    at = line
+    first_line = line
     try:
         for cells in reader:
-            yield at, cells
-            at = line + reader.line_num
+            yield first_line, cells
+            first_line = line + reader.line_num
     except csv.Error as error:
-        about = next(about for words, about in _CSV_ERRORS.items() if words in str(error))
-        refuse(f"{where}, line {at}", *about)
+        complaint = str(error)
+        explained = next(_CSV_ERRORS[words] for words in _CSV_ERRORS if words in complaint)
+        refuse(f"{where}, line {first_line}", *explained)
 
-
+# %% ../../nbs/files/00_tables.ipynb #tabh0002
 def check_names(names: Iterable[str], where: str) -> tuple[str, ...]:
     "Column names: at least one, text, none empty, none twice."
-    names, seen = tuple(names), {}
+    names = tuple(names)
     if not names:
         refuse(where, "a table must have a column", "none", "Name the columns first")
-    for i, name in enumerate(names, 1):
+    number_of = {}
+    for number, name in enumerate(names, 1):
         if not isinstance(name, str) or not name.strip():
             refuse(
                 where,
                 "every column must have a name",
-                f"{name!r} as column {i}",
+                f"{name!r} as column {number}",
                 "Name it, or remove the column",
             )
-        if name in seen:
+        if name in number_of:
             refuse(
                 where,
                 "column names must not repeat",
-                f"{name!r} as columns {seen[name]} and {i}",
+                f"{name!r} as columns {number_of[name]} and {number}",
                 "Rename or remove one of them",
             )
-        seen[name] = i
+        number_of[name] = number
     return names
 
 
-def _header(text: str, comma: str, where: str) -> tuple[str, ...]:
-    "Names of the columns; a single name with another separator in it is refused."
-    _, cells = next(_records(text, 1, comma, where))
-    where = f"{where}, line 1"
-    if len(cells) == 1 and (other := {*";\t,|"} - {comma} & {*cells[0]}):
+def _check_separator(name: str, comma: str, where: str) -> None:
+    "Refuse the only name of a table if it has another separator in it."
+    separators = set(";\t,|") - {comma} & set(name)
+    if separators:
         refuse(
             where,
             f"cells must be separated by {'commas' if comma == ',' else 'tabs'}",
-            f"{min(other)!r} in {cells[0]!r}",
+            f"{min(separators)!r} in {name!r}",
             "Separate cells by commas (.csv) or tabs "
             "(.tsv), and write numbers with a decimal point",
         )
+
+
+def _header(text: str, comma: str, where: str) -> tuple[str, ...]:
+    "Names of the columns, from the first record."
+    _, cells = next(_records(text, 1, comma, where))
+    where = f"{where}, line 1"
     if not cells:
         refuse(where, "the first line must name the columns", "a blank line", "Remove it")
+    if len(cells) == 1:
+        _check_separator(cells[0], comma, where)
     return check_names(cells, where)
 
-# %% ../../nbs/files/00_tables.ipynb #8c53dc22
-def _from_csv(file, where: str, keep: Callable | None, comma: str = ",") -> Iterator:
-    from pyarrow import ArrowInvalid, BufferReader
-    from pyarrow import csv as arrow
+# %% ../../nbs/files/00_tables.ipynb #tabh0004
+@dataclass(frozen=True)
+class _Layout:
+    "How the records of a CSV file are laid out."
 
-    names = kept = None
+    names: tuple[str, ...]
+    needed: list[str] | None  # columns to read; None: all
+    comma: str  # between two cells
+    where: str  # what a refusal calls the file
 
-    def table(text):
+    def batch(self, text: str, line: int) -> _Batch:
+        "The records of a text that begins in this line."
+        has_end = text.endswith("\n")
+        rows = range(line, line + text.count("\n") + (not has_end))
+        table = self._quick_table(text)
+        if table is None or len(table) != len(rows):
+            rows = self._checked_lines(text, line)
+            table = self._table(text)
+        return _Batch(dict(zip(table.column_names, table.columns, strict=True)), rows)
+
+    def _table(self, text: str) -> Any:  # a pyarrow table
+        "Cells as text, None where nothing stands between two separators."
+        from pyarrow import BufferReader
+        from pyarrow import csv as arrow
+
         data = f"\ufeff{text}".encode()  # Arrow drops one mark
         return arrow.read_csv(
             BufferReader(data),
-            arrow.ReadOptions(column_names=names, use_threads=False, block_size=len(data) + 1),
-            arrow.ParseOptions(delimiter=comma, newlines_in_values=True),
+            arrow.ReadOptions(
+                column_names=self.names, use_threads=False, block_size=len(data) + 1
+            ),
+            arrow.ParseOptions(delimiter=self.comma, newlines_in_values=True),
             arrow.ConvertOptions(
-                column_types=dict.fromkeys(names, "string"),
+                column_types=dict.fromkeys(self.names, "string"),
                 null_values=[""],
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,
-                include_columns=kept,
+                include_columns=self.needed,
             ),
         )
 
-    for line, text in _blocks(file, where, csv=True):
-        if text and names is None:
-            names = _header(text, comma, where)
-            if keep:
-                kept = [*dict.fromkeys(keep(names))]
-            line += (lines := 1 + sum(name.count("\n") for name in names))
-            text = text.split("\n", lines)[lines] if text.count("\n") >= lines else ""
-        if not text or len(names) > 1 and not text.strip("\r\n"):
-            continue
-        rows = range(line, line + text.count("\n") + (text[-1] != "\n"))
-        plain = '"' not in text and text.count("\r") == text.count("\r\n")
+    def _quick_table(self, text: str) -> Any:  # a pyarrow table, or None
+        "The table where each line may be one record; None where a closer look is needed."
+        from pyarrow import ArrowInvalid
+
+        has_lone_return = text.count("\r") != text.count("\r\n")
+        if '"' in text or has_lone_return:
+            return None
         try:
-            columns = table(text) if plain else None
+            return self._table(text)
         except ArrowInvalid:
-            columns = None
-        if columns is None or len(columns) != len(rows):
-            rows = []
-            for at, cells in _records(text, line, comma, where):
-                rows.append(at)
-                if len(cells) == len(names):
-                    continue
-                refuse(
-                    f"{where}, line {at}",
-                    f"every record must have {len(names)} cells",
-                    str(len(cells)) if cells else "a blank line",
-                    "Put cells that hold a "
-                    'separator in quotes; write an empty text as ""; where the file ends '
-                    "there it is cut off",
-                )
-            columns = table(text)
-        yield dict(zip(columns.column_names, columns.columns, strict=True)), rows
+            return None
+
+    def _checked_lines(self, text: str, line: int) -> list[int]:
+        "The lines in which records begin; one that has not a cell a name is refused."
+        lines = []
+        for first_line, cells in _records(text, line, self.comma, self.where):
+            lines.append(first_line)
+            if len(cells) == len(self.names):
+                continue
+            refuse(
+                f"{self.where}, line {first_line}",
+                f"every record must have {len(self.names)} cells",
+                str(len(cells)) if cells else "a blank line",
+                "Put cells that hold a "
+                'separator in quotes; write an empty text as ""; where the file ends '
+                "there it is cut off",
+            )
+        return lines
+
+# %% ../../nbs/files/00_tables.ipynb #8c53dc22
+def _after_lines(text: str, n_lines: int) -> str:
+    "What follows the first lines; '' where nothing does."
+    parts = text.split("\n", n_lines)
+    return parts[n_lines] if len(parts) > n_lines else ""
+
+
+def _from_csv(
+    file: BinaryIO, where: str, keep: _Keep | None, comma: str = ","
+) -> Iterator[_Batch]:
+    "The records of a file whose first one names the columns."
+    blocks = _blocks(file, where, csv=True)
+    line, text = next(blocks, (1, ""))
+    if not text:
+        return
+    names = _header(text, comma, where)
+    needed = None
+    if keep:
+        needed = [*dict.fromkeys(keep(names))]
+    layout = _Layout(names, needed, comma, where)
+    header_lines = 1 + sum(name.count("\n") for name in names)
+    body = _after_lines(text, header_lines)
+    for first_line, records in chain([(line + header_lines, body)], blocks):
+        is_blank = not records.strip("\r\n")
+        if not records or (len(names) > 1 and is_blank):
+            continue  # a blank line of one column is a cell
+        yield layout.batch(records, first_line)
+
+
+def _from_tsv(file: BinaryIO, where: str, keep: _Keep | None) -> Iterator[_Batch]:
+    "The records of a file with a tab between two cells."
+    return _from_csv(file, where, keep, "\t")
 
 # %% ../../nbs/files/00_tables.ipynb #9e21a307
 @contextlib.contextmanager
-def open_parquet(file, where: str):  # open for reading bytes
+def open_parquet(
+    file: BinaryIO,  # open for reading bytes
+    where: str,
+) -> Iterator[Any]:  # of one pyarrow ParquetFile
     "A pyarrow ParquetFile; what turns out to be damaged while it is used is refused."
     import pyarrow.parquet
 
@@ -346,10 +493,19 @@ def open_parquet(file, where: str):  # open for reading bytes
 MOST_BYTES = 2**28  # of a batch, and of a table from Parquet: 256 MiB
 
 
+def _small_batches(f: Any, rows: int, keep: _Keep | None) -> Iterator[Any]:
+    "Record batches of a ParquetFile, each small before its size in memory is known."
+    columns = None
+    if keep:
+        columns = sorted({*keep(f.schema_arrow.names)})
+    most_rows = 1024 if f.metadata.num_rows > 1024 else 64
+    return f.iter_batches(batch_size=min(rows, most_rows), use_threads=False, columns=columns)
+
+
 def parquet_batches(
-    file,
+    file: BinaryIO,  # open for reading bytes
     where: str,
-    *,  # open for reading bytes
+    *,
     keep: Callable | None = None,  # names -> those to read; None: all
     rows: int = 2**13,  # of each batch; the last may have fewer
     most: int = MOST_BYTES,  # of each batch in memory
@@ -358,130 +514,211 @@ def parquet_batches(
     with open_parquet(file, where) as f:
         import pyarrow
 
-        names, held, n, size = f.schema_arrow.names, [], 0, 0
-        check_names(names, where)
-        few = 1024 if f.metadata.num_rows > 1024 else 64
-        for batch in f.iter_batches(
-            batch_size=min(rows, few),
-            use_threads=False,
-            columns=sorted({*keep(names)}) if keep else None,
-        ):
-            held, n, size = [*held, batch], n + len(batch), size + batch.nbytes
-            check_size(size, most, where, "Read fewer rows at a time, or leave columns out")
-            while n >= rows:
-                table = pyarrow.Table.from_batches(held)
+        check_names(f.schema_arrow.names, where)
+        waiting = []
+        n_rows = 0
+        n_bytes = 0
+        for batch in _small_batches(f, rows, keep):
+            waiting.append(batch)
+            n_rows += len(batch)
+            n_bytes += batch.nbytes
+            check_size(n_bytes, most, where, "Read fewer rows at a time, or leave columns out")
+            while n_rows >= rows:
+                table = pyarrow.Table.from_batches(waiting)
                 yield table.slice(0, rows)
-                table = table.slice(rows)
-                held, n, size = table.to_batches(), len(table), table.nbytes
-        if held:
-            yield pyarrow.Table.from_batches(held)
+                remainder = table.slice(rows)
+                waiting = remainder.to_batches()
+                n_rows = len(remainder)
+                n_bytes = remainder.nbytes
+        if waiting:
+            yield pyarrow.Table.from_batches(waiting)
 
 # %% ../../nbs/files/00_tables.ipynb #92edd88d
-def arrow_cells(column, where: str, name: str, first: int = 1) -> list:
-    "A column as Python values, each checked; a refusal names the row, counted from `first`."
+_PYTHON_TYPES = (
+    "string",
+    "large_string",
+    "integer",
+    "floating",
+    "boolean",
+    "null",
+    "dictionary",
+    "nested",
+)
+
+
+def _python_values(column: Any) -> list:
+    "A column as Python values; types that are not Python's, such as dates, as text."
     import pyarrow
 
-    types, kind = pyarrow.types, column.type
-    kinds = [
-        "string",
-        "large_string",
-        "integer",
-        "floating",
-        "boolean",
-        "null",
-        "dictionary",
-        "nested",
-    ]
-    try:
-        if not any(getattr(types, f"is_{known}")(kind) for known in kinds):
-            return column.cast(pyarrow.string()).to_pylist()
-        if not types.is_nested(kind):
-            cells = column.to_pylist()
-        else:
-            cells = column.to_pylist(maps_as_pydicts="strict")
-    except (pyarrow.ArrowException, LookupError, ValueError, TypeError, OverflowError) as e:
-        refuse(
-            f"{where}, column {name!r}",
-            "values must be ones that Python knows",
-            f"{kind}: {str(e).strip('. ')}",
-            "Store it as text",
-        )
-    if not (types.is_floating(kind) or types.is_nested(kind) or types.is_dictionary(kind)):
-        return cells
-    short = re.search(r"\bfloat\b", str(kind)) and "double" not in str(kind)
+    kind = column.type
+    if not any(getattr(pyarrow.types, f"is_{name}")(kind) for name in _PYTHON_TYPES):
+        return column.cast(pyarrow.string()).to_pylist()
+    if pyarrow.types.is_nested(kind):
+        return column.to_pylist(maps_as_pydicts="strict")
+    return column.to_pylist()
 
-    def checked(value, row: int):
-        if isinstance(value, dict):
-            return {checked(key, row): checked(v, row) for key, v in value.items()}
+
+def _may_hold_floats(kind: Any) -> bool:
+    "Whether cells of this Arrow type can be or contain numbers that are not whole."
+    from pyarrow import types
+
+    return types.is_floating(kind) or types.is_nested(kind) or types.is_dictionary(kind)
+
+
+@dataclass(frozen=True)
+class _Floats:
+    "A column with numbers that are not whole, all of which must be finite."
+
+    where: str
+    name: str
+    is_single: bool  # of single precision throughout
+
+    def checked(self, value: object, row: int) -> object:
+        "A cell whose numbers are finite; single precision as it is printed."
+        if isinstance(value, float):
+            if not math.isfinite(value):
+                self._refuse(value, row)
+            return as_printed(value) if self.is_single else value
         if isinstance(value, list):
-            return [checked(v, row) for v in value]
-        if not isinstance(value, float):
-            return value
-        if math.isfinite(value):
-            return as_printed(value) if short else value
+            return [self.checked(entry, row) for entry in value]
+        if isinstance(value, dict):
+            checked = self.checked
+            return {checked(key, row): checked(entry, row) for key, entry in value.items()}
+        return value
+
+    def _refuse(self, value: float, row: int) -> NoReturn:
+        "Refuse NaN and infinity."
         refuse(
-            f"{where}, row {row}, column {name!r}",
+            f"{self.where}, row {row}, column {self.name!r}",
             "numbers must be finite",
             repr(value),
             "Write null for no number",
         )
 
-    return [checked(value, row) for row, value in enumerate(cells, first)]
+
+def arrow_cells(
+    column: Any,  # a pyarrow array
+    where: str,
+    name: str,
+    first: int = 1,  # number of its first row
+) -> list:
+    "A column as Python values, each checked; a refusal names the row, counted from `first`."
+    import pyarrow
+
+    kind = column.type
+    try:
+        cells = _python_values(column)
+    except (
+        pyarrow.ArrowException,
+        LookupError,
+        ValueError,
+        TypeError,
+        OverflowError,
+    ) as error:
+        refuse(
+            f"{where}, column {name!r}",
+            "values must be ones that Python knows",
+            f"{kind}: {str(error).strip('. ')}",
+            "Store it as text",
+        )
+    if not _may_hold_floats(kind):
+        return cells
+    has_single = re.search(r"\bfloat\b", str(kind)) is not None
+    floats = _Floats(where, name, has_single and "double" not in str(kind))
+    return [floats.checked(value, row) for row, value in enumerate(cells, first)]
 
 # %% ../../nbs/files/00_tables.ipynb #f02faa18
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(\.[0-9]*)?|(\.[0-9]+))([eE][+-]?[0-9]+)?")
-_NO_NUMBERS = (  # a pattern of text that is no number, and what to do about it
-    (rf"\s*{_NUMBER.pattern}\s*", "Remove the blanks around it"),
-    (r"[+-]?[0-9]{1,3}(,[0-9]{3})+", "Write no thousands separators: {}?"),
-    (r"[+-]?[0-9]+,[0-9]+", "Write a decimal point: {}?"),
-    (r".*%", "Write a share, 0.75 for 75%"),
-    (
-        r"(?i)[+-]*(nan|inf|infinity|na|n/a|null|none|)",
-        "Measure it again, or remove its row from every file that is compared",
-    ),
-    (r"(?s).*", "Is it the right column?"),
-)
+_MOST_DIGITS = 4300  # that Python makes an integer of
+
+
+def _number_in(text: str) -> float | int | None:
+    "The number that a text spells, infinite where it is too large; None where it is none."
+    match = _NUMBER.fullmatch(text)
+    if not match or len(text) > _MOST_DIGITS:
+        return None
+    number = float(text) if any(match.groups()) else int(text)
+    if number == 0 and re.search("[1-9]", text.lower().partition("e")[0]):
+        return None  # too small for float64
+    return number
+
+
+_PADDED = re.compile(rf"\s*{_NUMBER.pattern}\s*")
+_THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(,[0-9]{3})+")
+_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
+_PER_CENT = re.compile(r".*%")
+_MISSING = re.compile(r"(?i)[+-]*(nan|inf|infinity|na|n/a|null|none|)")
+
+
+def _cure_of_text(text: str) -> str:
+    "What to do about a text that is written as no number."
+    if _PADDED.fullmatch(text):
+        return "Remove the blanks around it"
+    if _THOUSANDS.fullmatch(text):
+        return f"Write no thousands separators: {text.replace(',', '')}?"
+    if _DECIMAL_COMMA.fullmatch(text):
+        return f"Write a decimal point: {text.replace(',', '.')}?"
+    if _PER_CENT.fullmatch(text):
+        return "Write a share, 0.75 for 75%"
+    if _MISSING.fullmatch(text):
+        return "Measure it again, or remove its row from every file that is compared"
+    return "Is it the right column?"
+
+
+def _cure_of_size(text: str) -> str:
+    "What to do about a number that float64 does not hold."
+    if len(text) > _MOST_DIGITS:
+        return "It has too many digits"
+    if float(text) == 0:
+        return "It would become 0; change the unit"
+    return "It must fit float64; measure it again or change the unit"
+
+
+def _cure_of_cell(value: object) -> str:
+    "What to do about a cell that is no finite number."
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        return _cure_of_size(value)
+    if isinstance(value, str):
+        return _cure_of_text(value)
+    if isinstance(value, bool):
+        return "Write 1 or 0 if a number is meant"
+    if value is None:
+        return "Fill it in"
+    if isinstance(value, numbers.Real):
+        return "It must fit float64; measure it again or change the unit"
+    return "Is it the right column?"
 
 
 def as_number(
-    value: object,
-    *,  # a cell
+    value: object,  # a cell
+    *,
     place: str,  # its row, as in Table.places
     name: str,  # its column
     where: str,  # function named by the error
 ) -> float | int:
     "The finite number in a cell; an int where it is written as one."
-    no = lambda cure: refuse(
-        where, f"every {name!r} must be a finite number", f"{value!r} ({place})", cure
-    )
-    number = value.item() if hasattr(value, "dtype") else value
-    if isinstance(number, str):
-        match = _NUMBER.fullmatch(number)
-        if not match:
-            cure = next(cure for text, cure in _NO_NUMBERS if re.fullmatch(text, number))
-            no(cure.format(number.replace(",", "" if "thousands" in cure else ".")))
-        if len(number) > 4300:
-            no("It has too many digits")
-        number = float(number) if any(match.groups()) else int(number)
-        if number == 0 and re.search("[1-9]", match[0].lower().partition("e")[0]):
-            no("It would become 0; change the unit")
-    if isinstance(number, bool) or not isinstance(number, numbers.Real):
-        no(
-            "Write 1 or 0 if a number is meant"
-            if isinstance(number, bool)
-            else "Fill it in"
-            if number is None
-            else "Is it the right column?"
+    cell = value.item() if hasattr(value, "dtype") else value
+    number = cell
+    if isinstance(cell, str):
+        number = _number_in(cell)
+    if not is_finite(number):
+        refuse(
+            where,
+            f"every {name!r} must be a finite number",
+            f"{value!r} ({place})",
+            _cure_of_cell(cell),
         )
-    try:
-        finite = math.isfinite(number)
-    except OverflowError:
-        finite = False
-    if not finite:
-        no("It must fit float64; measure it again or change the unit")
     return int(number) if isinstance(number, numbers.Integral) else float(number)
 
 # %% ../../nbs/files/00_tables.ipynb #ced70813
+def _likely_column(name: str, columns: Iterable[str], usual: Sequence[str]) -> str | None:
+    "The column that may be meant by a name: one called as usual, else one spelled alike."
+    for column in columns:
+        if column.strip().lower() in usual:
+            return column
+    return nearest(name, columns)
+
+
 def column_named(
     name: str,
     columns: Iterable[str],
@@ -489,19 +726,54 @@ def column_named(
     usual: Sequence[str] = (),  # what others call such a column
 ) -> str:
     "The name, where there is such a column; a refusal suggests the one that may be meant."
-    if name in columns:
-        return name
-    near = next((c for c in columns if c.strip().lower() in usual), nearest(name, columns))
-    refuse(
-        where,
-        f"there must be a column {name!r}",
-        f"columns {listed(columns)}",
-        f"Did you mean {near!r}? Else rename the column to {name!r}"
-        if near
-        else "Add it, or name one that is there",
-    )
+    if name not in columns:
+        cure = "Add it, or name one that is there"
+        likely = _likely_column(name, columns, usual)
+        if likely:
+            cure = f"Did you mean {likely!r}? Else rename the column to {name!r}"
+        refuse(where, f"there must be a column {name!r}", f"columns {listed(columns)}", cure)
+    return name
+
+# %% ../../nbs/files/00_tables.ipynb #tabn0002
+def _texts_as_numbers(texts: Any) -> np.ndarray | None:
+    "The numbers that an Arrow column of texts spells; None where the cells need a look."
+    with contextlib.suppress(ValueError):  # not all texts are numbers
+        values = texts.cast("float64").to_numpy()
+        zeros = "".join(texts.filter(values == 0).unique().to_pylist())
+        if np.isfinite(values).all() and not re.search("[1-9]", zeros):
+            return values
+    return None
+
+
+def _arrow_numbers(column: Any) -> np.ndarray | None:
+    "Numbers of an Arrow column in which none is missing; None where the cells need a look."
+    if getattr(column, "null_count", 1):
+        return None
+    kind = str(column.type)
+    if kind == "string":
+        return _texts_as_numbers(column)
+    if kind == "float":
+        return column.to_numpy().astype(str).astype(float)  # as it is printed
+    if kind in ("double", "int64", "int32"):
+        return column.to_numpy().astype(float)
+    return None
+
+
+def _flags(cells: Sequence) -> np.ndarray | None:
+    "1 where a cell is true and 0 where it is false, also as text; None where one is neither."
+    if not {*map(type, cells)} <= {bool, str}:
+        return None
+    words = [str(cell).lower() for cell in cells]
+    if not {*words} <= {"true", "false"}:
+        return None
+    return np.equal(words, "true").astype(float)
 
 # %% ../../nbs/files/00_tables.ipynb #17bb00b2
+def _is_arrow(cells: object) -> bool:
+    "Whether cells are an Arrow column, not a list."
+    return hasattr(cells, "type")
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Table:
     "Rows of a file, column by column, each row with its place in the file."
@@ -517,33 +789,42 @@ class Table:
 
     @property
     def names(self) -> tuple[str, ...]:
+        "Names of the columns, in the order of the file."
         return tuple(self.held)
+
+    @cached_property
+    def _unit(self) -> str:
+        "What rows are counted in."
+        has_rows = Path(self.path).suffix.lower() in (".json", ".parquet")
+        return "row" if has_rows else "line"
 
     def place(self, i: int) -> str:
         "Where row i stands: line 17 of text, row 17 of a list or of Parquet."
-        rows = Path(self.path).suffix.lower() in (".json", ".parquet")
-        return f"{'row' if rows else 'line'} {self.rows[i]}"
+        return f"{self._unit} {self.rows[i]}"
 
     @cached_property
     def places(self) -> tuple[str, ...]:
+        "Where each row stands."
         return tuple(map(self.place, range(len(self))))
 
     @cached_property
     def columns(self) -> dict[str, tuple]:
         "All cells as Python values."
-        return {
-            name: tuple(
-                arrow_cells(cells, self.where, name) if hasattr(cells, "type") else cells
-            )
-            for name, cells in self.held.items()
-        }
+        columns = {}
+        for name, cells in self.held.items():
+            if _is_arrow(cells):
+                columns[name] = tuple(arrow_cells(cells, self.where, name))
+            else:
+                columns[name] = tuple(cells)
+        return columns
 
     def column(self, name: str, *, missing: tuple = (None,)) -> tuple:
         "The cells of a column that is there, none of which is missing."
         cells = self.columns[column_named(name, self.names, self.where)]
-        for i in sorted(cells.index(value) for value in missing if value in cells):
+        gaps = [cells.index(value) for value in missing if value in cells]
+        if gaps:
             refuse(
-                f"{self.where}, {self.place(i)}",
+                f"{self.where}, {self.place(min(gaps))}",
                 f"every row must have {name!r}",
                 "no value",
                 "Fill it in, or remove the row from every file",
@@ -561,25 +842,16 @@ class Table:
 
     def numbers(self, name: str, flags: bool = False) -> np.ndarray:  # shape (n,), float64
         "A column as numbers; with `flags` right and wrong as 1 and 0."
-        held = self.held[name]
-        kind = None if getattr(held, "null_count", 1) else str(held.type)
-        if kind in ("double", "float", "int64", "int32"):
-            values = held.to_numpy()  # single precision as it is printed
-            return (values.astype(str) if kind == "float" else values).astype(float)
-        if kind == "string":
-            with contextlib.suppress(ValueError):  # not all texts are numbers
-                values = held.cast("float64").to_numpy()
-                zeros = "".join(held.filter(values == 0).unique().to_pylist())
-                if np.isfinite(values).all() and not re.search("[1-9]", zeros):
-                    return values
+        values = _arrow_numbers(self.held[name])
+        if values is not None:
+            return values
         cells = self.column(name, missing=(None, ""))
-        kinds = {*map(type, cells)}
-        if flags and kinds <= {bool, str}:
-            spelled = [str(cell).lower() for cell in cells]
-            if {*spelled} <= {"true", "false"}:
-                return np.equal(spelled, "true").astype(float)
-        with contextlib.suppress(OverflowError):
-            if kinds <= {float, int}:
+        if flags:
+            values = _flags(cells)
+        if values is not None:
+            return values
+        if {*map(type, cells)} <= {float, int}:
+            with contextlib.suppress(OverflowError):
                 return np.array(cells, float)
         return np.array(
             [
@@ -590,60 +862,58 @@ class Table:
         )
 
 # %% ../../nbs/files/00_tables.ipynb #rowsarm0
+def _take(cells: Any, rows: np.ndarray) -> Any:
+    "The cells in these rows, as they are held."
+    if _is_arrow(cells):
+        return cells.take(rows)
+    return [cells[i] for i in rows]
+
+
+def _as_typed(cell: object) -> str:
+    "A cell as somebody types it in a command: text as it is, true, 0.1."
+    if isinstance(cell, str):
+        return cell
+    return json.dumps(cell, ensure_ascii=False)
+
+
 def rows_of_arm(table: Table, name: str, word: str) -> Table:
     "The rows in which a column has this word, numbers and flags as they are typed."
-    words = [
-        cell if isinstance(cell, str) else json.dumps(cell, ensure_ascii=False)
-        for cell in table.column(name)
-    ]
-    at = np.array([i for i, own in enumerate(words) if own == word], int)
-    if not at.size:
+    words = [_as_typed(cell) for cell in table.column(name)]
+    rows = np.array([i for i, typed in enumerate(words) if typed == word], int)
+    if not rows.size:
         values = [*dict.fromkeys(words)]
-        near = nearest(word, values)
+        likely = nearest(word, values)
         refuse(
             table.where,
             f"some row must have {word!r} as {name!r}",
             f"only {listed(values)}",
-            f"Did you mean {near!r}?" if near else "Name one",
+            f"Did you mean {likely!r}?" if likely else "Name one",
         )
-    return replace(
-        table,
-        rows=table.rows[at],
-        held={
-            column: cells.take(at) if hasattr(cells, "type") else [cells[i] for i in at]
-            for column, cells in table.held.items()
-        },
-    )
+    held = {column: _take(cells, rows) for column, cells in table.held.items()}
+    return replace(table, rows=table.rows[rows], held=held)
 
 # %% ../../nbs/files/00_tables.ipynb #956cb453
-def _from_parquet(file, where: str, keep: Callable | None) -> Iterator:
+def _from_parquet(file: BinaryIO, where: str, keep: _Keep | None) -> Iterator[_Batch]:
+    "The rows of a Parquet file."
     first = 1
     for table in parquet_batches(file, where, keep=keep):
-        columns = zip(table.column_names, table.columns, strict=True)
-        yield dict(columns), range(first, first := first + len(table))
+        columns = dict(zip(table.column_names, table.columns, strict=True))
+        yield _Batch(columns, range(first, first + len(table)))
+        first += len(table)
 
 
 _READERS = {
     ".jsonl": _from_jsonl,
     ".json": _from_json,
     ".csv": _from_csv,
-    ".tsv": lambda *about: _from_csv(*about, "\t"),
+    ".tsv": _from_tsv,
     ".parquet": _from_parquet,
 }
 
 
-def parse_table(
-    file,  # bytes, or a file open for reading them
-    *,
-    name: str,  # its suffix says the format
-    keep: Callable | None = None,  # names of columns -> those that are needed; None: all
-    rows: tuple[str, str] | None = None,  # column, word: only the rows that have it there
-    where: str = "read_table",
-) -> Table:
-    "The table in these bytes: for callers who keep the very same bytes as evidence."
-    where, suffix, own = f"{where}: {name}", Path(name).suffix.lower(), keep
-    if keep and rows:
-        keep = lambda names: [*own(names), column_named(rows[0], names, where)]
+def _reader(name: str, where: str) -> Callable[..., Iterator[_Batch]]:
+    "The function that reads a file of this name."
+    suffix = Path(name).suffix.lower()
     if suffix not in _READERS:
         refuse(
             where,
@@ -652,48 +922,108 @@ def parse_table(
             "Rename it to what it is; unpack an archive first, save a spreadsheet as CSV "
             "(UTF-8)",
         )
-    file = io.BytesIO(file) if isinstance(file, bytes) else file
+    return _READERS[suffix]
+
+# %% ../../nbs/files/00_tables.ipynb #tabp0003
+@dataclass
+class _Collected:
+    "The columns of the batches that were read so far."
+
+    names: tuple[str, ...] = ()  # of the last batch
+    parts: dict[str, list] = field(default_factory=dict)  # name -> cells of each batch
+    rows: list[np.ndarray] = field(default_factory=list)  # numbers in the file
+    n_rows: int = 0
+    n_bytes: int = 0  # of Arrow columns; texts of JSON were measured in the file
+
+    def add(self, batch: _Batch) -> None:
+        "Append a batch."
+        for name, cells in batch.columns.items():
+            if name not in self.parts:
+                self.parts[name] = self._gap()
+            self.parts[name].append(cells)
+            self.n_bytes += getattr(cells, "nbytes", 0)
+        self.names = tuple(batch.columns)
+        self.rows.append(np.asarray(batch.rows))
+        self.n_rows += len(batch.rows)
+
+    def _gap(self) -> list:
+        "The parts of a column that the rows so far have not."
+        if not self.n_rows:
+            return []
+        return [list(repeat(None, self.n_rows))]
+
+
+def _join_parts(parts: list, where: str) -> Any:
+    "The parts of a column as one list, or as one Arrow column whose texts are UTF-8."
+    if not _is_arrow(parts[0]):
+        return [*chain.from_iterable(parts)]
+    import pyarrow
+
+    chunks = chain.from_iterable(part.chunks for part in parts)
+    column = pyarrow.chunked_array(list(chunks))
+    try:
+        column.validate(full=True)
+    except ValueError as error:
+        cure = "The file is damaged: copy it again"
+        refuse(where, "texts must be UTF-8", str(error), cure)
+    return column
+
+# %% ../../nbs/files/00_tables.ipynb #tabp0005
+def _with_column(name: str, keep: _Keep, where: str) -> _Keep:
+    "What is kept, and this column beside it, by which rows are chosen."
+
+    def keep_both(names: tuple[str, ...]) -> list[str]:
+        return [*keep(names), column_named(name, names, where)]
+
+    return keep_both
+
+
+def parse_table(
+    file: bytes | BinaryIO,  # bytes, or a file open for reading them
+    *,
+    name: str,  # its suffix says the format
+    keep: Callable | None = None,  # names of columns -> those that are needed; None: all
+    rows: tuple[str, str] | None = None,  # column, word: only the rows that have it there
+    where: str = "read_table",
+) -> Table:
+    "The table in these bytes: for callers who keep the very same bytes as evidence."
+    where = f"{where}: {name}"
+    read_batches = _reader(name, where)
+    if isinstance(file, bytes):
+        file = io.BytesIO(file)
     check_size(file.seek(0, os.SEEK_END), MOST_FILE, where, "Split the file")
     file.seek(0)
     sha = hashlib.file_digest(file, "sha256").hexdigest()
-    n, size, parts, numbers, batch = file.seek(0), 0, {}, [], {}
-    for batch, at in _READERS[suffix](file, where, keep):
-        for column, cells in batch.items():
-            parts.setdefault(column, [[None] * n] if n else []).append(cells)
-            size += getattr(cells, "nbytes", 0)
-        check_size(size, MOST_BYTES, where, "Split the file, or leave columns out")
-        numbers.append(np.asarray(at))
-        n += len(at)
-    if not n or not batch:
+    file.seek(0)
+    needed = keep
+    if keep and rows:
+        needed = _with_column(rows[0], keep, where)
+    collected = _Collected()
+    for batch in read_batches(file, where, needed):
+        collected.add(batch)
+        check_size(
+            collected.n_bytes, MOST_BYTES, where, "Split the file, or leave columns out"
+        )
+    if not collected.n_rows or not collected.names:
         refuse(
             where,
             "the file must hold rows",
             "none" if file.tell() else "an empty file",
             "Was the program that wrote it interrupted?",
         )
-
-    def joined(cells: list):
-        if not hasattr(cells[0], "type"):
-            return [*chain.from_iterable(cells)]
-        import pyarrow
-
-        whole = pyarrow.chunked_array([chunk for part in cells for chunk in part.chunks])
-        try:
-            whole.validate(full=True)
-        except ValueError as error:
-            refuse(
-                where, "texts must be UTF-8", str(error), "The file is damaged: copy it again"
-            )
-        return whole
-
+    held = {}
+    for column in collected.names:
+        held[column] = _join_parts(collected.parts[column], where)
     table = Table(
         path=name,
-        held={column: joined(parts[column]) for column in batch},
-        rows=np.concatenate(numbers),
+        held=held,
+        rows=np.concatenate(collected.rows),
         digest=f"sha256:{sha}",
         where=where,
     )
-    return rows_of_arm(table, *rows) if rows else table
+    if not rows:
+        return table
+    return rows_of_arm(table, *rows)
 
 
 def read_table(path: str | os.PathLike, **options) -> Table:  # of parse_table

@@ -8,7 +8,8 @@ __all__ = ['METHODS', 'RESAMPLES', 'BootstrapPlan', 'sorted_pairs', 'bootstrap_r
 
 # %% ../../nbs/statistics/04_bootstrap.ipynb #c003
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy
@@ -79,17 +80,17 @@ def bootstrap_replicates(
     centre = weighted_mean(delta, tokens)
     deviation = delta - centre
     ends = np.cumsum(tokens)
-    replicate = []
+    blocks = []
     rows = max(1, (1 << 20) // n)  # 8 MiB of indices at once
-    for done in range(0, replicates, rows):
-        size = min(rows, replicates - done), n
+    for start in range(0, replicates, rows):
+        size = min(rows, replicates - start), n
         if resample == "windows":
             i = rng.integers(0, n, size=size)
-            replicate.append((tokens * deviation)[i].sum(axis=1) / tokens[i].sum(axis=1))
+            blocks.append((tokens * deviation)[i].sum(axis=1) / tokens[i].sum(axis=1))
         else:  # window i owns the integers [ends[i-1], ends[i]): nothing is rounded
             i = np.searchsorted(ends, rng.integers(0, ends[-1], size=size), side="right")
-            replicate.append(deviation[i].mean(axis=1))
-    return centre + np.concatenate(replicate)
+            blocks.append(deviation[i].mean(axis=1))
+    return centre + np.concatenate(blocks)
 
 # %% ../../nbs/statistics/04_bootstrap.ipynb #c023
 @dataclass(frozen=True, eq=False)
@@ -101,10 +102,15 @@ class Draws:
     n: int  # windows of each resample
     engine = "monte_carlo"
 
+    @property
+    def smallest(self) -> float:
+        "R replicates show no smaller share than this."
+        return 1 / (self.replicates.size + 1)
+
     def below(self, x: float) -> float:
         "P*(D* < x) + P*(D* = x)/2, where equal means equal within rounding."
-        far = max(abs(x), *np.abs(self.replicates[[0, -1]]))
-        tie = 8 * self.n * np.finfo(float).eps * far
+        largest = max(abs(x), *np.abs(self.replicates[[0, -1]]))
+        tie = 8 * self.n * np.finfo(float).eps * largest
         ranks = np.searchsorted(self.replicates, [x - tie, x + tie + 5e-324])
         return float(ranks.sum()) / (2 * self.replicates.size)
 
@@ -113,6 +119,14 @@ class Draws:
         return float(np.quantile(self.replicates, level))
 
 # %% ../../nbs/statistics/04_bootstrap.ipynb #c027
+def _cells_of(v: np.ndarray, cells: int) -> np.ndarray:
+    "The number of each window's cell; an outlier has a cell of its own."
+    cell = np.rint(v * (math.sqrt(v.size) * cells / 16)).astype(np.int64) + cells // 2
+    outside = np.flatnonzero((cell < 0) | (cell >= cells))
+    cell[outside] = cells + np.arange(outside.size)
+    return cell
+
+
 def merge_windows(
     v: np.ndarray,  # deviations, n E v^2 = 1, shape (n,)
     w: np.ndarray,  # weights, shape (n,)
@@ -120,24 +134,60 @@ def merge_windows(
     cells: int = 4096,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     "v, w, p of cells of windows, and the E v^2, E vw, E w^2 inside of cells that is lost."
-    n = v.size
-    if n <= cells:
+    if v.size <= cells:
         return v, w, p, np.zeros(3)
-    cell = np.rint(v * (math.sqrt(n) * cells / 16)).astype(np.int64) + cells // 2
-    outside = np.flatnonzero((cell < 0) | (cell >= cells))
-    cell[outside] = cells + np.arange(outside.size)  # outliers stay alone
-    pv, pw = p * v, p * w
-    P, V, W = (np.bincount(cell, x) for x in (p, pv, pw))
+    cell = _cells_of(v, cells)
+    pv = p * v
+    pw = p * w
+    P = np.bincount(cell, p)
     used = P > 0
-    P, V, W = P[used], V[used] / P[used], W[used] / P[used]
-    lost = pv @ v - P @ (V * V), pv @ w - P @ (V * W), pw @ w - P @ (W * W)
-    return V, W, P, np.array(lost)
+    P = P[used]
+    V = np.bincount(cell, pv)[used] / P
+    W = np.bincount(cell, pw)[used] / P
+    inside = [pv @ v - P @ (V * V), pv @ w - P @ (V * W), pw @ w - P @ (W * W)]
+    return V, W, P, np.array(inside)
+
+# %% ../../nbs/statistics/04_bootstrap.ipynb #bootl001
+@dataclass(frozen=True)
+class _Sum:
+    "The sum S of n draws of y, whose sign says on which side of a point D* lies."
+
+    xi: float  # the point, in standard errors from D
+    y: np.ndarray  # shape (cells,)
+    mean: float  # E S
+    s: float  # its standard deviation
+    reach: float  # S is not further from its mean, to eleven digits
+
+    @property
+    def is_certain(self) -> bool:
+        "Whether every S has the sign of the mean."
+        return abs(self.mean) > self.reach
+
+
+@dataclass(frozen=True)
+class _Terms:
+    "Frequencies, and what the characteristic function of S is there."
+
+    omega: np.ndarray  # omega_k, k odd
+    power: np.ndarray  # phi^n at omega_k
+
+
+def _walk(off: Callable, start: float, end: float, step: float) -> float:
+    "The first point on the way to an end at which `off` has the sign of the step, or the end."
+    direction = math.copysign(1.0, step)
+    x = start
+    while off(x) * direction < 0 and x != end:
+        x = min(x + step, end) if step > 0 else max(x + step, end)
+        step = 2 * step
+    return x
 
 # %% ../../nbs/statistics/04_bootstrap.ipynb #c030
 class Limit:
     "The distribution of D* that infinitely many draws would show (@eq-exact-inversion)."
 
-    engine, added = "inversion", 1e-3  # what is added, in standard errors
+    engine = "inversion"
+    added = 1e-3  # standard deviation of what is added, in standard errors
+    smallest = 0.0  # share that it shows
 
     def __init__(
         self,
@@ -164,38 +214,48 @@ class Limit:
             p = share
         spread = math.sqrt(n * float(p @ (v * v)))
         self.unit = size * spread  # of x, for 1 of xi
-        self.v, self.w, self.p, self.lost = merge_windows(v / spread, w, p, cells)
-        self.far = _last_frequency(self)
+        self.v, self.w, self.p, self.inside = merge_windows(v / spread, w, p, cells)
+        self.last = _last_frequency(self)
         squares = n * self.p * self.v**2  # they sum to 1
         n_eff = 1 / (n * float(self.p @ self.w**2))
         self.blurred = float(np.sort(squares)[:-4].sum()) < 1e-3 or n_eff < 5
 
-    def terms(self, xi: float, far: float) -> tuple:
-        "omega_k up to `far` with phi^n there, or None and the sign of S where it is certain."
-        n = self.n
+    def sum_at(self, xi: float) -> _Sum:
+        "The sum S for a point in standard errors from D."
         y = self.v - xi * self.w
         mean = float(self.p @ y)
-        s = math.sqrt(n * float(self.p @ (y - mean) ** 2))
+        s = math.sqrt(self.n * float(self.p @ (y - mean) ** 2))
         reach = 9 * s + 14 * float(np.abs(y - mean).max())
-        if n * abs(mean) > reach:
-            return None, math.copysign(1.0, mean)
-        h = math.pi / (n * abs(mean) + reach)
-        if far * self.added >= 4.5:
-            far /= max(s, 1.0)
-        side = math.isqrt(int(far / (2 * h))) + 1
-        fine = np.exp(np.multiply.outer(1j * h * np.arange(1, 2 * side, 2), y))
-        rough = np.exp(np.multiply.outer(2j * h * side * np.arange(side), y)) * self.p
+        return _Sum(xi, y, self.n * mean, s, reach)
+
+    def _variance(self, total: _Sum) -> float:
+        "What is added to S: what the cells lack, and the number that kills all late terms."
+        xi = total.xi
+        lacking = self.n * max(0.0, float(self.inside @ (1, -2 * xi, xi * xi)))
+        return lacking + (self.added * total.s) ** 2
+
+    def terms(self, total: _Sum, last: float) -> _Terms:
+        "The terms up to a frequency, without those of which what is added leaves nothing."
+        h = math.pi / (abs(total.mean) + total.reach)
+        if last * self.added >= 4.5:
+            last /= max(total.s, 1.0)
+        side = math.isqrt(int(last / (2 * h))) + 1
+        fine = np.exp(np.multiply.outer(1j * h * np.arange(1, 2 * side, 2), total.y))
+        rough = np.exp(np.multiply.outer(2j * h * side * np.arange(side), total.y)) * self.p
+        phi = (rough @ fine.T).ravel()
         omega = h * np.arange(1, 2 * side * side, 2)
-        lost = n * max(0.0, float(self.lost @ (1, -2 * xi, xi * xi))) + (self.added * s) ** 2
-        return omega, (rough @ fine.T).ravel() ** n * np.exp(-lost / 2 * omega * omega)
+        variance = self._variance(total)
+        return _Terms(omega, phi**self.n * np.exp(-variance / 2 * omega * omega))
 
     def below(self, x: float) -> float:
         "P*(D* < x) + P*(D* = x)/2."
-        omega, power = self.terms((x - self.centre) / self.unit, self.far)
-        if omega is None:
-            return float(power < 0)
-        odd = float((power.imag / (omega / omega[0])).sum())
-        return min(max(0.5 - 2 / math.pi * odd, 0.0), 1.0)
+        total = self.sum_at((x - self.centre) / self.unit)
+        if total.is_certain:
+            return float(total.mean < 0)
+        terms = self.terms(total, self.last)
+        k = terms.omega / terms.omega[0]
+        series = float((terms.power.imag / k).sum())
+        return min(max(0.5 - 2 / math.pi * series, 0.0), 1.0)
 
     def quantile(self, level: float) -> float:
         "The point with `level` of the distribution below it, by Brent's root finder."
@@ -208,40 +268,42 @@ class Limit:
             "How far z of the share below a point is beyond z of the level."
             return float(ndtri(np.clip(self.below(self.centre + x), 1e-16, 1 - 1e-16))) - z
 
-        left = right = min(max(self.unit * z, low), high)
-        step = self.unit / 8
-        while off(left) > 0 and left > low:
-            left = max(low, left - step)
-            step = 2 * step
-        while off(right) < 0 and right < high:
-            right = min(high, right + step)
-            step = 2 * step
-        if off(left) >= 0:
-            return self.centre + left
-        if off(right) <= 0:
-            return self.centre + right
-        return self.centre + scipy.optimize.brentq(off, left, right, xtol=1e-6 * self.unit)
+        start = min(max(self.unit * z, low), high)
+        lower = _walk(off, start, low, -self.unit / 8)
+        upper = _walk(off, start, high, self.unit / 8)
+        if off(lower) >= 0:
+            return self.centre + lower
+        if off(upper) <= 0:
+            return self.centre + upper
+        return self.centre + scipy.optimize.brentq(off, lower, upper, xtol=1e-6 * self.unit)
 
 # %% ../../nbs/statistics/04_bootstrap.ipynb #c031
-def _last_frequency(law: Limit) -> float:
-    "Up to which omega terms are summed."
-    n = law.n
-    far = 4.5 / law.added
-    middle = math.sqrt(law.n) + 12
-    if n <= 64 or middle > far:
-        return far
-    omega, power = law.terms(0.0, middle)
-    last = float(omega[np.abs(power) > 1e-14][-1])
+def _least_decay(law: Limit, start: float, stop: float) -> float:
+    "Between two frequencies |phi|^n is at most exp(-this), as 64 of the windows show."
     sample = np.random.default_rng(0).permutation(law.v.size)[:64]
     y = law.v[sample]
     p = law.p[sample]
     P = float(p.sum())
     step = 0.5 / math.sqrt(float(p @ (y - p @ y / P) ** 2) / P)
-    phi = np.exp(np.multiply.outer(1j * np.arange(middle, far + step, step), y)) @ p / P
+    omega = np.arange(start, stop + step, step)
+    phi = np.exp(np.multiply.outer(1j * omega, y)) @ p / P
     # between two points |phi|^2 rises by (step s)^2 / 4 at most
     top = math.sqrt(min(1.0, float(np.abs(phi).max()) ** 2 + 1 / 16))
-    stays_dead = n * P * (1 - top) > 16 and last < 0.9 * middle
-    return 1.2 * last + 1 if stays_dead else far
+    return law.n * P * (1 - top)
+
+
+def _last_frequency(law: Limit) -> float:
+    "Up to which omega terms are summed."
+    far = 4.5 / law.added
+    middle = math.sqrt(law.n) + 12
+    if law.n <= 64 or middle > far:
+        return far
+    terms = law.terms(law.sum_at(0.0), middle)
+    last = float(terms.omega[np.abs(terms.power) > 1e-14][-1])
+    has_died = last < 0.9 * middle
+    if has_died and _least_decay(law, middle, far) > 16:
+        return 1.2 * last + 1
+    return far
 
 # %% ../../nbs/statistics/04_bootstrap.ipynb #c035
 def acceleration(
@@ -279,8 +341,8 @@ def bca_p_value(
     r = float(ndtri(below_zero)) - bias
     if 1 + a * r <= 0 or (math.isinf(r) and a * r <= 0):
         return 0.0  # no level reaches 0
-    z = (1 / a if math.isinf(r) else r / (1 + a * r)) - bias
-    return float(2 * ndtr(-abs(z)))
+    ratio = 1 / a if math.isinf(r) else r / (1 + a * r)
+    return float(2 * ndtr(-abs(ratio - bias)))
 
 # %% ../../nbs/statistics/04_bootstrap.ipynb #c038
 _REASONS = {
@@ -294,6 +356,100 @@ _REASONS = {
 }
 
 
+@dataclass(frozen=True)
+class _Cut:
+    "Where a distribution is cut, and the p-value that belongs to it."
+
+    levels: tuple[float, float]
+    p: float
+    code: str | None = None  # why these are levels of percentiles where BCa was asked for
+
+
+def _percentile_cut(level: float, below_zero: float) -> _Cut:
+    "Equal shares beyond both ends."
+    tail = (1 - level) / 2
+    return _Cut((tail, 1 - tail), 2 * min(below_zero, 1 - below_zero))
+
+
+def _bca_cut(law: Draws | Limit, a: float | None, level: float, below_zero: float) -> _Cut:
+    "Corrected for bias and acceleration; percentiles with a reason where that cannot be."
+    percentile = _percentile_cut(level, below_zero)
+    bias = float(ndtri(law.below(law.centre)))
+    if a is None:
+        return replace(percentile, code="zero_jackknife_variance")
+    if math.isinf(bias):
+        return replace(percentile, code="infinite_bias")
+    levels = bca_levels(level, bias, a)
+    if levels is None:
+        return replace(percentile, code="bca_pole")
+    return _Cut(levels, bca_p_value(below_zero, bias, a))
+
+# %% ../../nbs/statistics/04_bootstrap.ipynb #bootm003
+def _no_spread(delta: np.ndarray, scale: float) -> str | None:
+    "Why these deltas show no spread, as a code; None where they do."
+    if delta.size == 1:
+        return "single_pair"
+    if spread_is_rounding(delta, scale=scale):
+        return "all_equal"
+    return None
+
+
+def _p_of_signs(mean: float, n: int) -> float | None:
+    "The p-value of n deltas that are all the same."
+    if n == 1:
+        return None
+    return 1.0 if mean == 0 else 2.0 ** (1 - n)
+
+
+def _influence(
+    delta: np.ndarray, tokens: np.ndarray, centre: float, resample: str
+) -> np.ndarray:  # u_i, shape (n,)
+    "How each window moves the estimate, on any scale."
+    u = tokens * (delta - centre)
+    if resample == "windows":
+        return u
+    u = -u / (tokens.sum() - tokens)  # the jackknife of the source systems
+    return u.mean() - u
+
+
+def _draw_law(
+    delta: np.ndarray, tokens: np.ndarray, replicates: int, seed: int | None, resample: str
+) -> Draws:
+    "The distribution that so many draws show."
+    draws = bootstrap_replicates(
+        delta, tokens, replicates=replicates, seed=seed, resample=resample
+    )
+    return Draws(np.sort(draws), weighted_mean(delta, tokens), delta.size)
+
+
+def _choose_law(delta: np.ndarray, tokens: np.ndarray, plan: BootstrapPlan) -> Draws | Limit:
+    "The distribution of D*; draws also where the limit is blurred."
+    if plan.replicates is not None:
+        return _draw_law(delta, tokens, plan.replicates, plan.seed, plan.resample)
+    limit = Limit(delta, tokens, plan.resample)
+    if not limit.blurred:
+        return limit
+    replicates = min(2**18, max(2**12, 2**22 // delta.size))
+    return _draw_law(delta, tokens, replicates, 0, plan.resample)
+
+
+def _interval(
+    low: float, high: float, code: str | None, engine: str, plan: BootstrapPlan
+) -> Interval:
+    "An interval with its recipe, and the reason where something else was used."
+    fallback = None
+    if code:
+        fallback = Fallback(code=code, reason=_REASONS[code])
+    return Interval(
+        low=low,
+        high=high,
+        fallback=fallback,
+        engine=engine,
+        level=plan.level,
+        method=plan.method,
+    )
+
+
 def bootstrap_analysis(
     delta: np.ndarray,  # d_i, shape (n,) [nats/token]
     tokens: np.ndarray,  # t_i, shape (n,), counts >= 1
@@ -304,55 +460,20 @@ def bootstrap_analysis(
     "Interval and p-value from one bootstrap distribution; p is None for a single pair."
     delta, tokens = sorted_pairs(*as_pairs(delta, tokens, where="bootstrap_interval"))
     n = delta.size
-    code = None
-    settings = dict(level=plan.level, method=plan.method)
-    if n == 1:
-        code = "single_pair"
-    elif spread_is_rounding(delta, scale=scale):
-        code = "all_equal"
-    if code:  # without spread the p-value is that of the signs
-        D = weighted_mean(delta, tokens)
-        reason = Fallback(code=code, reason=_REASONS[code])
-        p = None if n == 1 else 1.0 if D == 0 else 2.0 ** (1 - n)
-        return Interval(low=D, high=D, fallback=reason, engine="point", **settings), p
-    R = plan.replicates
-    seed = plan.seed
-    law = None
-    if R is None:
-        law = Limit(delta, tokens, plan.resample)
-    if R is None and law.blurred:
-        R = min(2**18, max(2**12, 2**22 // n))
-        seed = 0
-    if R is not None:
-        draws = bootstrap_replicates(
-            delta, tokens, replicates=R, seed=seed, resample=plan.resample
-        )
-        law = Draws(np.sort(draws), weighted_mean(delta, tokens), n)
-    smallest = 0.0 if R is None else 1 / (R + 1)  # R replicates show no smaller share
-    g = min(max(law.below(0.0), smallest), 1 - smallest)
-    tail = (1 - plan.level) / 2
-    levels = (tail, 1 - tail)
-    p = 2 * min(g, 1 - g)
+    code = _no_spread(delta, scale)
+    if code:
+        mean = weighted_mean(delta, tokens)
+        return _interval(mean, mean, code, "point", plan), _p_of_signs(mean, n)
+    law = _choose_law(delta, tokens, plan)
+    below_zero = min(max(law.below(0.0), law.smallest), 1 - law.smallest)
     if plan.method == "bca":
-        u = tokens * (delta - law.centre)
-        if plan.resample == "tokens":  # the jackknife of the source systems
-            u = -u / (tokens.sum() - tokens)
-            u = u.mean() - u
-        a = acceleration(u)
-        bias = float(ndtri(law.below(law.centre)))
-        if a is None:
-            code = "zero_jackknife_variance"
-        elif math.isinf(bias):
-            code = "infinite_bias"
-        elif (cut := bca_levels(plan.level, bias, a)) is None:
-            code = "bca_pole"
-        else:
-            levels = cut
-            p = bca_p_value(g, bias, a)
-    low, high = (law.quantile(level) for level in levels)
-    fallback = Fallback(code=code, reason=_REASONS[code]) if code else None
-    interval = Interval(low=low, high=high, fallback=fallback, engine=law.engine, **settings)
-    return interval, max(float(p), 2.0 ** (1 - n), 1e-12)  # G is known to some 12 digits
+        a = acceleration(_influence(delta, tokens, law.centre, plan.resample))
+        cut = _bca_cut(law, a, plan.level, below_zero)
+    else:
+        cut = _percentile_cut(plan.level, below_zero)
+    low, high = (law.quantile(level) for level in cut.levels)
+    interval = _interval(low, high, cut.code, law.engine, plan)
+    return interval, max(float(cut.p), 2.0 ** (1 - n), 1e-12)  # G is known to some 12 digits
 
 # %% ../../nbs/statistics/04_bootstrap.ipynb #c040
 def bootstrap_interval(

@@ -8,7 +8,8 @@ __all__ = ['ALARM', 'MOST_BLOCKS', 'UNITS', 'cosine_terms', 'alarm_terms', 'slow
 
 # %% ../../nbs/statistics/02_serial.ipynb #c022
 import math
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -43,11 +44,12 @@ def _cosines(n: int) -> np.ndarray:  # shape (K, n), 1 MB at n = 2048
 
 
 @lru_cache(maxsize=4)
-def _factors(n: int, terms: int) -> tuple:
+def _factors(n: int, terms: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     "Cosines and sines of beta_r side by side, shape (m, 2 terms); those of alpha_q."
     m = math.isqrt(n - 1) + 1
     waves = np.arange(1, terms + 1) * (math.pi / n)
-    beta, alpha = np.outer(np.arange(m), waves), np.outer(np.arange(0, n, m) + 0.5, waves)
+    beta = np.outer(np.arange(m), waves)
+    alpha = np.outer(np.arange(0, n, m) + 0.5, waves)
     return np.hstack([np.cos(beta), np.sin(beta)]), np.cos(alpha), np.sin(alpha)
 
 
@@ -63,40 +65,63 @@ def _in_rows(x: np.ndarray, terms: int) -> np.ndarray:  # shape (terms,)
 def slow_parts(influence: np.ndarray, terms: int | None = None) -> np.ndarray:  # (terms,)
     "sum x_i cos(pi j (i - 1/2) / n) for j = 1, 2, ...; as many as the variance takes."
     n = influence.size
-    terms = terms or cosine_terms(influence.size)
-    return _cosines(n)[:terms] @ influence if n <= 2048 else _in_rows(influence, terms)
+    terms = terms or cosine_terms(n)
+    if n <= 2048:
+        return _cosines(n)[:terms] @ influence
+    return _in_rows(influence, terms)
 
 # %% ../../nbs/statistics/02_serial.ipynb #c038
 ALARM = 0.005  # p of the slowest waves below which the interval carries an alarm
 
 
+@dataclass(frozen=True)
+class _Waves:
+    "How many waves are looked at for what, in a text of some length."
+
+    variance: int  # J: for the variance
+    total: int  # K: for the alarm
+    slowest: int  # k: of these, whose variance must not be above that of the others
+    limit: float  # F above which the interval carries an alarm
+
+
 @lru_cache(maxsize=16)
-def _alarm_limit(n: int) -> tuple[int, int, int, float]:
-    "J, K, k, and the F above which the interval carries an alarm (@eq-serial-alarm)."
-    n_terms = alarm_terms(n)
-    slowest = round(n_terms / 3)
-    limit = float(fdtri(slowest, n_terms - slowest, 1 - ALARM)) if n >= 10 else math.inf
-    return cosine_terms(n), n_terms, slowest, limit
+def _waves(n: int) -> _Waves:
+    "J, K, k and the limit of F of n windows (@eq-serial-alarm)."
+    total = alarm_terms(n)
+    slowest = round(total / 3)
+    limit = math.inf
+    if n >= 10:
+        limit = float(fdtri(slowest, total - slowest, 1 - ALARM))
+    return _Waves(cosine_terms(n), total, slowest, limit)
 
 
-def _widened(fit: Jackknife, influence: np.ndarray) -> Jackknife:
+def _has_slow_waves(squares: np.ndarray, waves: _Waves) -> bool:
+    "Whether the slowest waves vary more than independent windows would let them."
+    slow = float(squares[: waves.slowest].sum())
+    quick = float(squares[waves.slowest :].sum())
+    return slow * (waves.total - waves.slowest) > waves.limit * quick * waves.slowest
+
+
+def _widen(fit: Jackknife, influence: np.ndarray) -> Jackknife:
     "The jackknife with the long-run variance of the influences, in text order."
     if fit.fallback is not None:
         return fit
-    terms, n_terms, slowest, limit = _alarm_limit(influence.size)
-    squares = slow_parts(influence, n_terms)
+    waves = _waves(influence.size)
+    terms = waves.variance
+    squares = slow_parts(influence, waves.total)
     squares *= squares
     ratio = 2 / terms * float(squares[:terms].sum()) / float(influence @ influence)
     error = fit.standard_error * math.sqrt(ratio)
     if influence.size < 10:
         error = max(error, fit.standard_error)
-    slow, quick = float(squares[:slowest].sum()), float(squares[slowest:].sum())
-    alarm = slow * (n_terms - slowest) > limit * quick * slowest
+    alarm = None
+    if _has_slow_waves(squares, waves):
+        alarm = "slow_waves"
     return replace(
         fit,
         standard_error=error,
         dof=1 / (1 / terms + 1 / fit.nu),
-        alarm="slow_waves" if alarm else None,
+        alarm=alarm,
     )
 
 # %% ../../nbs/statistics/02_serial.ipynb #c040
@@ -115,9 +140,13 @@ def block_size(
 
 
 def _in_blocks(most: int, *columns: np.ndarray) -> list[np.ndarray]:
-    size = block_size(columns[0].size, most)
-    starts = np.arange(0, columns[0].size, size)
-    return [np.add.reduceat(column, starts) if size > 1 else column for column in columns]
+    "Sums of blocks of windows, so few that there are no more than these."
+    n = columns[0].size
+    size = block_size(n, most)
+    if size == 1:
+        return [*columns]
+    starts = np.arange(0, n, size)
+    return [np.add.reduceat(column, starts) for column in columns]
 
 
 def _of_windows(fit: Jackknife, weights: np.ndarray) -> Jackknife:
@@ -137,7 +166,7 @@ def serial_ratio(
     blocks = _in_blocks(most, numerators, weights)
     influence = np.empty(blocks[1].size)
     fit = jackknife_ratio(*blocks, influence=influence)
-    return _of_windows(_widened(fit, influence), weights)
+    return _of_windows(_widen(fit, influence), weights)
 
 # %% ../../nbs/statistics/02_serial.ipynb #c042
 def serial_ratio_difference(
@@ -147,7 +176,7 @@ def serial_ratio_difference(
     "Jackknife of ratio(candidate) - ratio(baseline) when neighbouring windows are correlated."
     a, b = (_in_blocks(MOST_BLOCKS, *arm) for arm in (baseline, candidate))
     influence = np.empty(b[1].size)
-    fit = _widened(jackknife_ratio_difference(a, b, influence=influence), influence)
+    fit = _widen(jackknife_ratio_difference(a, b, influence=influence), influence)
     return _of_windows(fit, candidate[1])
 
 # %% ../../nbs/statistics/02_serial.ipynb #sst2
@@ -156,26 +185,12 @@ def serial_statistic(
     leave_one_out: np.ndarray,  # without each window, in text order, shape (n,)
 ) -> Jackknife:
     "Jackknife of any statistic of one text whose neighbouring windows are correlated."
-    return _widened(
+    return _widen(
         jackknife_statistic(estimate, leave_one_out), leave_one_out.mean() - leave_one_out
     )
 
 # %% ../../nbs/statistics/02_serial.ipynb #c034
 UNITS = ("serial", "windows", "documents")
-
-
-def _plain_pairs(delta: object, tokens: object, where: str) -> tuple:
-    "float64 pairs and their sums; arrays with sound counts are not copied."
-    if (
-        type(delta) is type(tokens) is np.ndarray
-        and delta.dtype == np.float64
-        and tokens.dtype in (np.int64, np.float64)
-        and tokens.shape == delta.shape == (delta.size,)
-        and (sums := _sums(delta, tokens)) is not None
-    ):
-        return delta, tokens.astype(float, copy=False), sums
-    delta, tokens = as_pairs(delta, tokens, where=where)
-    return delta, tokens.astype(float), None
 
 
 def _sums(delta: np.ndarray, tokens: np.ndarray) -> tuple[float, float, float] | None:
@@ -194,27 +209,54 @@ def _sums(delta: np.ndarray, tokens: np.ndarray) -> tuple[float, float, float] |
             return None
         parts = np.add.reduce(t), t @ delta[i : i + size], t @ t
         sums = tuple(map(float.__add__, sums, map(float, parts)))
-    return sums if 0 < sums[0] <= 2**53 / 2 else None
+    if not 0 < sums[0] <= 2**53 / 2:
+        return None
+    return sums
+
+
+def _are_plain(delta: object, tokens: object) -> bool:
+    "Whether both are NumPy arrays of one dimension that can be used as they are."
+    if type(delta) is not np.ndarray or type(tokens) is not np.ndarray:
+        return False
+    has_types = delta.dtype == np.float64 and tokens.dtype in (np.int64, np.float64)
+    return has_types and tokens.shape == delta.shape == (delta.size,)
+
+
+def _plain_pairs(
+    delta: object, tokens: object, where: str
+) -> tuple[np.ndarray, np.ndarray, tuple[float, float, float] | None]:
+    "float64 pairs and their sums; arrays with sound counts are not copied."
+    sums = None
+    if _are_plain(delta, tokens):
+        sums = _sums(delta, tokens)
+    if sums is not None:
+        return delta, tokens.astype(float, copy=False), sums
+    delta, tokens = as_pairs(delta, tokens, where=where)
+    return delta, tokens.astype(float), None
 
 # %% ../../nbs/statistics/02_serial.ipynb #c023
-def _document_totals(delta: np.ndarray, tokens: np.ndarray, ids: object, where: str) -> tuple:
+def _are_codes(ids: object, delta: np.ndarray) -> bool:
+    "Whether ids are whole numbers from 0 to below n, which need no search."
+    if type(ids) is not np.ndarray or ids.dtype.kind not in "iu" or ids.shape != delta.shape:
+        return False
+    return bool(ids.min() >= 0 and ids.max() < ids.size)
+
+
+def _document_totals(
+    delta: np.ndarray, tokens: np.ndarray, ids: object, where: str
+) -> tuple[np.ndarray, np.ndarray]:
     "N_u and W_u of each document; whole numbers below n serve as codes without a search."
-    dense = (
-        type(ids) is np.ndarray
-        and ids.dtype.kind in "iu"
-        and ids.shape == delta.shape
-        and ids.min() >= 0
-        and ids.max() < ids.size
-    )
-    if dense:
+    if _are_codes(ids, delta):
         codes = ids
         n = int(ids.max()) + 1
     else:
         codes, n = unit_codes(ids, where=where, name="document_ids", length=delta.size)
     weights = np.bincount(codes, tokens, n)
     numerators = np.bincount(codes, delta * tokens, n)
-    seen = weights > 0
-    return (numerators, weights) if seen.all() else (numerators[seen], weights[seen])
+    is_used = weights > 0
+    if is_used.all():
+        return numerators, weights
+    return numerators[is_used], weights[is_used]
 
 # %% ../../nbs/statistics/02_serial.ipynb #c043
 def jackknife_interval(
@@ -246,7 +288,7 @@ def jackknife_interval(
             influence = np.empty(delta.size) if units == "serial" else None
             fit = jackknife_ratio(delta, tokens, means=True, sums=sums, influence=influence)
             if units == "serial" and math.isfinite(fit.estimate):
-                fit = _widened(fit, influence)
+                fit = _widen(fit, influence)
     if not math.isfinite(fit.estimate):
         as_vector(delta, where=where, name="delta")  # names the index of a missing one
         refuse(
@@ -258,6 +300,36 @@ def jackknife_interval(
     return fit.interval(level)
 
 # %% ../../nbs/statistics/02_serial.ipynb #c051
+def _check_complete(spans: Sequence[Sequence[int]]) -> None:  # first window and end of each
+    "Refuse sums in which a window is missing."
+    begin, end = spans[0]
+    if begin == 0 and len(spans) == 1:
+        return
+    missing = (0, begin) if begin else (end, spans[1][0])
+    refuse(
+        "fit_totals",
+        "every window must be counted",
+        f"none of windows {missing[0]} to {missing[1] - 1}",
+        "Add the part that is missing",
+        code="gap",
+    )
+
+
+def _fit_columns(
+    totals: UnitTotals, numerator: str, weight: str, baseline: tuple[str, str] | None
+) -> Jackknife:
+    "The jackknife of these columns, over units as they are counted."
+    numerators = totals.columns[numerator]
+    weights = totals.columns[weight]
+    is_serial = totals.kind == "serial"
+    if baseline is None:
+        fit_ratio = serial_ratio if is_serial else jackknife_ratio
+        return fit_ratio(round_off(numerators, weights, totals.largest), weights)
+    fit_difference = serial_ratio_difference if is_serial else jackknife_ratio_difference
+    arm = tuple(totals.columns[name] for name in baseline)
+    return fit_difference(arm, (numerators, weights))
+
+
 def fit_totals(
     totals: UnitTotals,
     numerator: str = "delta",  # its columns
@@ -265,26 +337,13 @@ def fit_totals(
     baseline: tuple[str, str] | None = None,  # of the other arm, where it has its own
 ) -> Jackknife:
     "Jackknife of sum N / sum W, or of its change from a baseline; a missing part is refused."
-    (begin, stop), *later = totals.spans.tolist()
-    if begin or later:
-        first, last = (0, begin) if begin else (stop, later[0][0])
-        refuse(
-            "fit_totals",
-            "every window must be counted",
-            f"none of windows {first} to {last - 1}",
-            "Add the part that is missing",
-            code="gap",
-        )
-    N, W = totals.columns[numerator], totals.columns[weight]
-    serial = totals.kind == "serial"
+    _check_complete(totals.spans.tolist())
+    fit = _fit_columns(totals, numerator, weight, baseline)
     windows = int(totals.windows.sum())
-    if baseline is None:
-        fit = (serial_ratio if serial else jackknife_ratio)(round_off(N, W, totals.largest), W)
-    else:
-        arms = tuple(totals.columns[name] for name in baseline), (N, W)
-        fit = (serial_ratio_difference if serial else jackknife_ratio_difference)(*arms)
-    if not serial or windows == fit.n_units:
+    if totals.kind != "serial" or windows == fit.n_units:
         return fit
+    effective = fit.units_eff
     squares = totals.columns.get(f"{weight}^2")
-    effective = fit.units_eff if squares is None else float(W.sum() ** 2 / squares.sum())
+    if squares is not None:
+        effective = float(totals.columns[weight].sum() ** 2 / squares.sum())
     return replace(fit, n_units=windows, units_eff=effective)

@@ -19,7 +19,7 @@ from tokenize import TokenError
 import numpy as np
 
 # %% ../../nbs/statistics/00_totals.ipynb #c024
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from invar_nb.foundations.refuse import (
     PairingError,
@@ -49,11 +49,12 @@ def as_pairs(
     refuse_misaligned(where, {name: delta, "tokens": tokens})
     tokens = as_counts(tokens, where=where, name="tokens")
     delta = as_vector(delta, where=where, name=name, length=tokens.size)
-    _some(tokens, where)
+    _check_some(tokens, where)
     return delta, tokens
 
 
-def _some(values: np.ndarray, where: str) -> None:
+def _check_some(values: np.ndarray, where: str) -> None:
+    "Refuse no windows at all."
     if values.size:
         return
     refuse(
@@ -89,7 +90,7 @@ def effective_sample_size(
 ) -> float:
     "Kish's T^2 / sum t_i^2: equal windows that weigh as evenly (Eq. weighted-n-eff)."
     tokens = as_counts(tokens, where="effective_sample_size", name="tokens")
-    _some(tokens, "effective_sample_size")
+    _check_some(tokens, "effective_sample_size")
     return int(tokens.sum()) ** 2 / sum(t * t for t in tokens.tolist())
 
 # %% ../../nbs/statistics/00_totals.ipynb #c051
@@ -100,7 +101,7 @@ def spread_is_rounding(
 ) -> bool:
     "Whether differences are equal up to the rounding of the losses (@eq-weighted-rounding)."
     delta = as_vector(delta, where="spread_is_rounding", name="delta")
-    _some(delta, "spread_is_rounding")
+    _check_some(delta, "spread_is_rounding")
     return bool(np.ptp(delta) <= 8 * np.finfo(float).eps * max(scale, np.abs(delta).max()))
 
 # %% ../../nbs/statistics/00_totals.ipynb #c034
@@ -209,7 +210,8 @@ class UnitTotals:
         largest: np.ndarray | None = None,  # |value| behind each difference, shape (n,)
     ) -> "UnitTotals":
         "Totals of some windows; with `units` of those, else of blocks in text order."
-        arrays, n = _as_columns(columns, units)
+        arrays = _as_columns(columns, units)
+        n = max(map(len, arrays.values()))
         start = as_count(start, where="UnitTotals.of", name="start", minimum=0)
         block = as_count(block, where="UnitTotals.of", name="block")
         kind = "serial" if units is None else "documents"
@@ -241,7 +243,9 @@ class UnitTotals:
         def join(name: str) -> np.ndarray:
             return np.concatenate([getattr(self, name), getattr(other, name)])
 
-        columns = {k: np.concatenate([v, other.columns[k]]) for k, v in self.columns.items()}
+        columns = {}
+        for name, values in self.columns.items():
+            columns[name] = np.concatenate([values, other.columns[name]])
         return replace(
             self,
             spans=_joined_spans(join("spans")),
@@ -256,6 +260,7 @@ class UnitTotals:
 
     @property
     def names(self) -> list[str]:
+        "Names of the columns, sorted."
         return sorted(self.columns)
 
     def write(self, path: str | os.PathLike) -> None:
@@ -268,27 +273,34 @@ class UnitTotals:
     @classmethod
     def read(cls, path: str | os.PathLike) -> "UnitTotals":
         "The totals that `write` wrote; a damaged file is refused."
-        return _unpacked(as_file(path, "UnitTotals.read"))
+        return _read_archive(as_file(path, "UnitTotals.read"))
 
 # %% ../../nbs/statistics/00_totals.ipynb #c066
-def _as_columns(columns: Mapping, units: object) -> tuple[dict[str, np.ndarray], int]:
-    "(columns of one length, that length); refused where units do not fit."
+def _check_units(units: object, n: int) -> None:
+    "Refuse units that are not a whole number from 0 for each window; None: blocks."
+    if units is None:
+        return
+    array = np.asarray(units)
+    if array.shape != (n,) or array.dtype.kind not in "iu" or array.min() < 0:
+        refuse(
+            "UnitTotals.of",
+            f"units must be {n} whole numbers from 0",
+            repr(array)[:60],
+            "Number the unit of each window in the whole text",
+        )
+
+
+def _as_columns(columns: Mapping, units: object) -> dict[str, np.ndarray]:
+    "Columns of one length, at least 1; refused where units do not fit."
     where = "UnitTotals.of"
     n = max(map(len, columns.values()), default=0)
     if n == 0:
         refuse(where, "there must be a window", "none", "Skip that part")
-    u = np.zeros(n, int) if units is None else np.asarray(units)
-    if u.shape != (n,) or u.dtype.kind not in "iu" or u.min() < 0:
-        refuse(
-            where,
-            f"units must be {n} whole numbers from 0",
-            repr(u)[:60],
-            "Number the unit of each window in the whole text",
-        )
-    return {
-        name: as_vector(values, where=where, name=f"column {name!r}", length=n)
-        for name, values in columns.items()
-    }, n
+    _check_units(units, n)
+    arrays = {}
+    for name, values in columns.items():
+        arrays[name] = as_vector(values, where=where, name=f"column {name!r}", length=n)
+    return arrays
 
 
 def _by_place(
@@ -305,11 +317,12 @@ def _by_place(
         largest = largest[order]
         columns = {name: values[order] for name, values in columns.items()}
     first = np.flatnonzero(np.r_[True, positions[1:] != positions[:-1]])
+    sums = {name: np.add.reduceat(values, first) for name, values in columns.items()}
     return {
         "positions": positions[first],
         "windows": np.add.reduceat(windows, first),
         "largest": np.maximum.reduceat(largest, first),
-        "columns": {name: np.add.reduceat(v, first) for name, v in columns.items()},
+        "columns": sums,
     }
 
 
@@ -327,7 +340,8 @@ def _joined_spans(spans: np.ndarray) -> np.ndarray:
             code="twice",
         )
     opens = np.r_[True, spans[1:, 0] > spans[:-1, 1]]
-    return np.column_stack([spans[opens, 0], spans[np.r_[opens[1:], True], 1]])
+    closes = np.r_[opens[1:], True]
+    return np.column_stack([spans[opens, 0], spans[closes, 1]])
 
 # %% ../../nbs/statistics/00_totals.ipynb #c070
 class RunningTotals:
@@ -359,49 +373,67 @@ def sum_totals(parts: Iterable[UnitTotals]) -> UnitTotals:
     return running.total()
 
 # %% ../../nbs/statistics/00_totals.ipynb #c073
+def _claimed_bytes(file: IO[bytes]) -> int:
+    "Bytes of the array in a file of NumPy, as its header says; the header was read."
+    formats = np.lib.format
+    read_header = formats.read_array_header_2_0
+    if formats.read_magic(file) == (1, 0):
+        read_header = formats.read_array_header_1_0
+    shape, _, kind = read_header(file)
+    return math.prod(shape) * kind.itemsize
+
+
 def _check_claims(path: Path) -> None:
     "Each array is as long as its header claims, and stored as it is."
-    read = np.lib.format
     with zipfile.ZipFile(path) as archive:
-        if sum(info.file_size for info in archive.infolist()) > path.stat().st_size:
+        members = archive.infolist()
+        if sum(member.file_size for member in members) > path.stat().st_size:
             raise ValueError("it claims more bytes than it has")
-        for info in archive.infolist():
-            if info.compress_type != zipfile.ZIP_STORED:
+        for member in members:
+            if member.compress_type != zipfile.ZIP_STORED:
                 raise ValueError("it is compressed")
-            with archive.open(info) as file:
-                header = (
-                    read.read_array_header_1_0
-                    if read.read_magic(file) == (1, 0)
-                    else read.read_array_header_2_0
-                )
-                shape, _, kind = header(file)
-                claimed = math.prod(shape) * kind.itemsize
-                if claimed != info.file_size - file.tell():
-                    raise ValueError(f"{info.filename} claims {claimed:,} bytes")
+            with archive.open(member) as file:
+                claimed = _claimed_bytes(file)
+                if claimed != member.file_size - file.tell():
+                    raise ValueError(f"{member.filename} claims {claimed:,} bytes")
 
 
-def _unpacked(path: Path) -> UnitTotals:
+def _rises(values: np.ndarray) -> bool:
+    "Whether each number is above the one before it."
+    return bool(np.all(np.diff(values) > 0))
+
+
+def _fit_together(totals: UnitTotals, sums: np.ndarray) -> bool:
+    "Whether units, the windows counted in them, and spans can be those of one text."
+    units = np.stack([totals.positions, totals.windows, totals.largest, *sums])
+    has_units = totals.block >= 1 and units.shape[1] >= 1
+    if not has_units or not np.isfinite(units).all():
+        return False
+    if not _rises(units[0]) or not _rises(totals.spans.ravel()):
+        return False
+    if totals.spans.shape[1:] != (2,) or units[1].min() < 1:
+        return False
+    return bool(units[1].sum() == np.diff(totals.spans).sum())
+
+
+def _load_archive(path: Path) -> UnitTotals:
+    "The totals in a file; anything may be raised where it is damaged."
+    _check_claims(path)
+    with np.load(path, allow_pickle=False) as data:
+        fields = dict(data)
+    sums = fields.pop("sums")
+    names = fields.pop("columns").tolist()
+    fields |= {name: fields[name].item() for name in ("kind", "block", "plan")}
+    totals = UnitTotals(columns=dict(zip(names, sums, strict=True)), **fields)
+    if not _fit_together(totals, sums):
+        raise ValueError("units and spans that do not fit together")
+    return totals
+
+
+def _read_archive(path: Path) -> UnitTotals:
     "The totals in a file; whatever is wrong with it is one refusal."
     try:
-        _check_claims(path)
-        with np.load(path, allow_pickle=False) as data:
-            fields = dict(data)
-        sums = fields.pop("sums")
-        names = fields.pop("columns").tolist()
-        fields |= {name: fields[name].item() for name in ("kind", "block", "plan")}
-        totals = UnitTotals(columns=dict(zip(names, sums, strict=True)), **fields)
-        units = np.stack([totals.positions, totals.windows, totals.largest, *sums])
-        rising = (np.diff(part) > 0 for part in (units[0], totals.spans.ravel()))
-        if not (
-            totals.block >= 1 <= units.shape[1]
-            and np.isfinite(units).all()
-            and all(map(np.all, rising))
-            and totals.spans.shape[1:] == (2,)
-            and units[1].min() >= 1
-            and units[1].sum() == np.diff(totals.spans).sum()
-        ):
-            raise ValueError("units and spans that do not fit together")
-        return totals
+        return _load_archive(path)
     except (
         OSError,
         EOFError,
