@@ -234,7 +234,9 @@ class _Panel:
         self.start = start
         self.top = start + 22
         self.bottom = start + 30 + 42 * len(forest["bars"])
-        self.reach = reach_of(forest["bars"], forest["margin"]) if forest["zero"] else math.inf
+        self.reach = math.inf
+        if forest["zero"]:
+            self.reach = reach_of(forest["bars"], forest["margin"])
         self.x = _axis_around(self._ends(), 14, 406)
 
     def _ends(self) -> list[float]:
@@ -305,7 +307,9 @@ class _Panel:
             _text(210, bottom + 36, self.forest["axis"]),
         ]
         for tick in ticks(self.x.low, self.x.high):
-            name = f"{tick:+g}" if tick and self.forest["zero"] else f"{tick:g}"
+            name = f"{tick:g}"
+            if tick and self.forest["zero"]:
+                name = f"{tick:+g}"
             inset = 4 * len(name)  # half its width: the whole label stays in the picture
             at = min(max(self.x(tick), inset), 420 - inset)
             marks.append(_line(self.x(tick), bottom, self.x(tick), bottom + 4, "soft", 1))
