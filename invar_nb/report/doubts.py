@@ -247,8 +247,8 @@ def server_sentence(pair: Pair, d: Difference) -> str:
     if of_baseline != of_candidate:
         return (
             f"The models ran on different engines ({of_baseline} and {of_candidate}), which "
-            f"can differ by tenths of a nat per token with the same weights; {moved}. Score both through "
-            "one engine, or one model through both as a control."
+            f"can differ by tenths of a nat per token with the same weights; {moved}. Score "
+            "both through one engine, or one model through both as a control."
         )
     if noise >= abs(d.delta) / 2:
         return f"The difference is as small as the noise of the server: {moved}."
@@ -464,8 +464,8 @@ def cut_off_sentence(pair: Pair) -> str:
     of_perplexity = 100 * math.expm1(largest / n)
     return (
         f"{of_baseline:,} tokens of the baseline and {of_candidate:,} of the candidate, of "
-        f"{n:,}, lie at the cut-off of the logits files, 16 nats below the likeliest token; what they lost "
-        f"beyond it is not known. One nat more for each would be {of_perplexity:.2g} % of "
+        f"{n:,}, lie at the cut-off of the logits files, 16 nats below the likeliest token; "
+        f"what they lost beyond it is not known. One nat more for each would be {of_perplexity:.2g} % of "
         "perplexity."
     )
 

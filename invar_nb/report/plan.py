@@ -350,35 +350,24 @@ def gate_rates(
     rows = []
     for size, effective in sizes.items():
         n = max(2, math.floor(effective + 1e-9))
-        step = answers / n
-        for name, chance in _chances(rule, limit, pilot, n, goal, step).items():
+        of_interval = partial(
+            chance_of_red, pilot, n, level=goal.level, assurance=goal.assurance
+        )
+        of_compare = partial(of_interval, margin=goal.margin)
+        of_rule = partial(
+            chance_beyond, pilot, n, limit=limit, step=answers / n, assurance=goal.assurance
+        )
+        if rule.lstrip().startswith("upper"):
+            of_rule = partial(of_interval, margin=limit, proof=True)
+        chances = {
+            rule: of_rule,
+            "compare": of_compare,
+            "compare --require not-worse": partial(of_compare, proof=True),
+        }
+        for name, chance in chances.items():
             red = [chance(delta=loss) for loss in losses]
             rows.append({"windows": size, "units": effective, "rule": name, "red": red})
     return {"rule": rule, "limit": limit, "losses": losses, "rows": rows}
-
-
-def _chances(
-    rule: str,
-    limit: float,  # the loss beyond which it is red
-    pilot: Pilot,
-    n: int,  # effective units of the run
-    goal: Goal,
-    step: float,  # between neighbouring estimates
-) -> dict[str, Callable[..., float]]:
-    "Rule -> the chance that a run is red, given its true loss `delta`; ours are two."
-    of_interval = partial(chance_of_red, pilot, n, level=goal.level, assurance=goal.assurance)
-    of_compare = partial(of_interval, margin=goal.margin)
-    if rule.lstrip().startswith("upper"):
-        of_rule = partial(of_interval, margin=limit, proof=True)
-    else:
-        of_rule = partial(
-            chance_beyond, pilot, n, limit=limit, step=step, assurance=goal.assurance
-        )
-    return {
-        rule: of_rule,
-        "compare": of_compare,
-        "compare --require not-worse": partial(of_compare, proof=True),
-    }
 
 # %% ../../nbs/report/15_plan.ipynb #2e2792f6
 SIZED_IN = {"seeds": "seeds", **dict.fromkeys(("documents", "serial", "windows"), "windows")}

@@ -806,9 +806,9 @@ def families_text(document: Document) -> str:
     if document.of_role("pooled"):
         other_rows = "The texts, all other metrics and slices are"
     return (
-        f"{leading_family(document)} {other_rows} one family, adjusted by Holm. Each interval is "
-        "individual; a claim within a family rests on adjusted p-values and is marked where "
-        "the interval alone would say something else."
+        f"{leading_family(document)} {other_rows} one family, adjusted by Holm. Each "
+        "interval is individual; a claim within a family rests on adjusted p-values and is "
+        "marked where the interval alone would say something else."
     )
 
 
