@@ -465,8 +465,8 @@ def cut_off_sentence(pair: Pair) -> str:
     return (
         f"{of_baseline:,} tokens of the baseline and {of_candidate:,} of the candidate, of "
         f"{n:,}, lie at the cut-off of the logits files, 16 nats below the likeliest token; "
-        f"what they lost beyond it is not known. One nat more for each would be {of_perplexity:.2g} % of "
-        "perplexity."
+        "what they lost beyond it is not known. One nat more for each would be "
+        f"{of_perplexity:.2g} % of perplexity."
     )
 
 # %% ../../nbs/report/04_doubts.ipynb #b680z5yy
