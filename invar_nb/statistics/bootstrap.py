@@ -126,18 +126,22 @@ def merge_windows(
     cell = np.rint(v * (math.sqrt(n) * cells / 16)).astype(np.int64) + cells // 2
     outside = np.flatnonzero((cell < 0) | (cell >= cells))
     cell[outside] = cells + np.arange(outside.size)  # outliers stay alone
-    pv, pw = p * v, p * w
-    P, V, W = (np.bincount(cell, x) for x in (p, pv, pw))
-    used = P > 0
-    P, V, W = P[used], V[used] / P[used], W[used] / P[used]
-    lost = pv @ v - P @ (V * V), pv @ w - P @ (V * W), pw @ w - P @ (W * W)
-    return V, W, P, np.array(lost)
+    pv = p * v
+    pw = p * w
+    P, V, W = (np.bincount(cell, terms) for terms in (p, pv, pw))
+    is_used = P > 0
+    P = P[is_used]
+    V = V[is_used] / P
+    W = W[is_used] / P
+    moments = [pv @ v - P @ (V * V), pv @ w - P @ (V * W), pw @ w - P @ (W * W)]
+    return V, W, P, np.array(moments)
 
 # %% ../../nbs/statistics/04_bootstrap.ipynb #c030
 class Limit:
     "The distribution of D* that infinitely many draws would show (@eq-exact-inversion)."
 
-    engine, added = "inversion", 1e-3  # what is added, in standard errors
+    engine = "inversion"
+    added = 1e-3  # what is added, in standard errors
 
     def __init__(
         self,
@@ -164,7 +168,7 @@ class Limit:
             p = share
         spread = math.sqrt(n * float(p @ (v * v)))
         self.unit = size * spread  # of x, for 1 of xi
-        self.v, self.w, self.p, self.lost = merge_windows(v / spread, w, p, cells)
+        self.v, self.w, self.p, self.moments = merge_windows(v / spread, w, p, cells)
         self.far = _last_frequency(self)
         squares = n * self.p * self.v**2  # they sum to 1
         n_eff = 1 / (n * float(self.p @ self.w**2))
@@ -186,16 +190,17 @@ class Limit:
         fine = np.exp(np.multiply.outer(1j * h * np.arange(1, 2 * side, 2), y))
         rough = np.exp(np.multiply.outer(2j * h * side * np.arange(side), y)) * self.p
         omega = h * np.arange(1, 2 * side * side, 2)
-        lost = n * max(0.0, float(self.lost @ (1, -2 * xi, xi * xi))) + (self.added * s) ** 2
-        return omega, (rough @ fine.T).ravel() ** n * np.exp(-lost / 2 * omega * omega)
+        lost_variance = max(0.0, float(self.moments @ (1, -2 * xi, xi * xi)))
+        variance = n * lost_variance + (self.added * s) ** 2
+        return omega, (rough @ fine.T).ravel() ** n * np.exp(-variance / 2 * omega * omega)
 
     def below(self, x: float) -> float:
         "P*(D* < x) + P*(D* = x)/2."
         omega, power = self.terms((x - self.centre) / self.unit, self.far)
         if omega is None:
             return float(power < 0)
-        odd = float((power.imag / (omega / omega[0])).sum())
-        return min(max(0.5 - 2 / math.pi * odd, 0.0), 1.0)
+        terms = power.imag / (omega / omega[0])  # k odd: omega_k = k omega_1
+        return min(max(0.5 - 2 / math.pi * float(terms.sum()), 0.0), 1.0)
 
     def quantile(self, level: float) -> float:
         "The point with `level` of the distribution below it, by Brent's root finder."
@@ -208,19 +213,21 @@ class Limit:
             "How far z of the share below a point is beyond z of the level."
             return float(ndtri(np.clip(self.below(self.centre + x), 1e-16, 1 - 1e-16))) - z
 
-        left = right = min(max(self.unit * z, low), high)
+        start = min(max(self.unit * z, low), high)
+        lower = start
+        upper = start
         step = self.unit / 8
-        while off(left) > 0 and left > low:
-            left = max(low, left - step)
+        while off(lower) > 0 and lower > low:
+            lower = max(low, lower - step)
             step = 2 * step
-        while off(right) < 0 and right < high:
-            right = min(high, right + step)
+        while off(upper) < 0 and upper < high:
+            upper = min(high, upper + step)
             step = 2 * step
-        if off(left) >= 0:
-            return self.centre + left
-        if off(right) <= 0:
-            return self.centre + right
-        return self.centre + scipy.optimize.brentq(off, left, right, xtol=1e-6 * self.unit)
+        if off(lower) >= 0:
+            return self.centre + lower
+        if off(upper) <= 0:
+            return self.centre + upper
+        return self.centre + scipy.optimize.brentq(off, lower, upper, xtol=1e-6 * self.unit)
 
 # %% ../../nbs/statistics/04_bootstrap.ipynb #c031
 def _last_frequency(law: Limit) -> float:
