@@ -9,10 +9,11 @@ __all__ = ['PROFILES', 'REQUIRED', 'UNITS', 'TIERS', 'OF_RUNS', 'OF_LEVELS', 'NE
 
 # %% ../../nbs/comparison/06_rules.ipynb #bac32aba
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from datetime import date, datetime
 from functools import cache
+from typing import NoReturn
 
 import numpy as np
 
@@ -69,7 +70,7 @@ def as_tier(name: str) -> Tier:
 # %% ../../nbs/comparison/06_rules.ipynb #accc
 @dataclass(frozen=True, kw_only=True)
 class Accepted:
-    "A loss that is known and does not block; raises UsageError."
+    "A regression that is known and does not block; raises UsageError."
 
     up_to: float | str  # in the metric's unit, as a margin; "3%" becomes 0.03
     reason: str
@@ -79,7 +80,7 @@ class Accepted:
     metric: str = ""  # "": the one that leads
     expired: bool | None = None  # it is not in force; None: whether the last day has passed
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         day = _as_day(self.expires)
         object.__setattr__(self, "expires", day.isoformat())
         if self.expired is None:
@@ -92,7 +93,8 @@ class Accepted:
             )
         if isinstance(self.up_to, str):
             object.__setattr__(self, "up_to", _as_share(self.up_to, self.metric))
-        if not isinstance(self.reason, str) or not self.reason.strip():
+        has_reason = isinstance(self.reason, str) and self.reason.strip()
+        if not has_reason:
             _refuse("an accepted loss must have a reason", self.reason, "Name a ticket")
         if not (is_margin(self.up_to) and self.up_to > 0):
             _refuse(
@@ -100,7 +102,7 @@ class Accepted:
             )
 
 
-def _as_day(value):
+def _as_day(value: object) -> date:
     "A date, from one or from the one spelling of it that a report has."
     if isinstance(value, datetime):
         return value.date()
@@ -118,7 +120,7 @@ def _as_day(value):
     )
 
 
-def _as_share(text, metric):
+def _as_share(text: str, metric_name: str) -> float:
     "The share of a text in per cent, for a metric of which per cent have a meaning."
     percent = re.fullmatch(r"\s*(\d*\.?\d+)\s*%\s*", text, re.A)
     if not percent or not 0 < float(percent[1]) < 100:
@@ -127,13 +129,16 @@ def _as_share(text, metric):
             text,
             'Write up_to = "3%"',
         )
-    known = METRICS[metric] if metric in METRICS else None
-    if known and known.scale != "log" and known.unit != "share":
-        _refuse(f"an accepted loss of {metric} must be in its unit", text, "Write up_to=0.01")
+    metric = METRICS.get(metric_name)
+    has_per_cent = metric is None or metric.scale == "log" or metric.unit == "share"
+    if not has_per_cent:
+        _refuse(
+            f"an accepted loss of {metric_name} must be in its unit", text, "Write up_to=0.01"
+        )
     return float(percent[1]) / 100
 
 
-def _refuse(must, got, cure):
+def _refuse(must: str, got: object, cure: str) -> NoReturn:
     refuse("study", must, repr(got), cure, error=UsageError)
 
 
@@ -165,54 +170,41 @@ class Rules(Settings):
     fail_inconclusive: bool = False  # exit 4
     accepted: tuple[Accepted, ...] = ()  # losses that are known and do not block
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("metrics", "by", "deciding"):
             object.__setattr__(self, name, _as_names(name, getattr(self, name)))
         for name in ("intersect", "drop_failed", "fail_inconclusive"):
             if not isinstance(getattr(self, name), bool):
                 _refuse(f"{name} must be true or false", getattr(self, name), "Choose one")
-        for key, known in dict(profile=PROFILES, multiplicity=PROCEDURES, units=UNITS).items():
-            as_choice(getattr(self, key), known, where="study", name=key, error=UsageError)
-        if self.method != "jackknife" and self.units == "serial":
-            _refuse(
-                f"method={self.method!r} cannot use serial units",
-                "serial",
-                'Say units="windows" or units="documents", or use the jackknife',
-            )
-        if self.required is not None:
-            as_choice(
-                self.required, REQUIRED, where="study", name="required", error=UsageError
-            )
-        as_tier(self.tier)
+        _check_choices(self)
         object.__setattr__(self, "accepted", tuple(map(as_accepted, self.accepted)))
-        if self.gate is not None and not (is_margin(self.gate) and 1 < self.gate < 10):
-            _refuse(
-                "gate must be a limit of the perplexity ratio, between 1 and 10",
-                self.gate,
-                "1.1 allows 10 %",
-            )
-        _check_by_metric(self)
+        _check_gate(self.gate)
+        _check_margin(self.margin)
+        object.__setattr__(self, "margin", _plain_margin(self.margin))
+        _check_words(self)
         _check_pooling(self.pooling)
 
     def units_of(self, kind: str) -> str:
         "The units to choose for one kind of evidence; a bootstrap of losses draws windows."
-        drawn = self.method != "jackknife" and self.units == "auto" and kind == "losses"
-        return "windows" if drawn else self.units
+        is_bootstrap = self.method != "jackknife"
+        if is_bootstrap and self.units == "auto" and kind == "losses":
+            return "windows"
+        return self.units
 
     def to_dict(self) -> dict:
-        "What differs from the usual, as plain values."
-        usual = _usual_rules()
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        "What differs from the defaults, as plain values."
+        defaults = _default_rules()
+        values = {rule.name: getattr(self, rule.name) for rule in fields(self)}
         return {
             name: _plain_value(value)
             for name, value in values.items()
-            if value != getattr(usual, name)
+            if value != getattr(defaults, name)
         }
 
 
 @cache
-def _usual_rules() -> Rules:
+def _default_rules() -> Rules:
     return Rules()
 
 
@@ -220,53 +212,105 @@ def _plain_value(value: object) -> object:
     "A rule as JSON can hold it."
     if isinstance(value, tuple):
         return [asdict(item) if isinstance(item, Accepted) else item for item in value]
-    return dict(value) if isinstance(value, Mapping) else value
+    if isinstance(value, Mapping):
+        return dict(value)
+    return value
 
 # %% ../../nbs/comparison/06_rules.ipynb #4ba96178
-def _as_names(name, value):
-    "A tuple of names; one name alone is a list of one."
+def _as_names(rule: str, value: object) -> tuple[str, ...] | None:
+    "The value of a rule that is a list of names; one text is a list of one name."
     if isinstance(value, str):
-        value = (value,)
-    if value is None and name == "by":
+        return (value,)
+    if value is None and rule == "by":
         return None
-    listed = isinstance(value, Collection) and not isinstance(value, Mapping)
-    if not listed or not all(isinstance(one, str) for one in value):
-        _refuse(f"{name} must be a list of names", value, "Name them")
+    is_list = isinstance(value, Collection) and not isinstance(value, Mapping)
+    if not is_list or not all(isinstance(name, str) for name in value):
+        _refuse(f"{rule} must be a list of names", value, "Name them")
     return tuple(value)
 
 
-def _plain(margin):
-    "A margin as a report can write it: a Fraction as float64."
-    if isinstance(margin, Mapping):
-        return {name: _plain(own) for name, own in margin.items()}
-    return margin if margin is None or isinstance(margin, (int, float)) else float(margin)
+def _check_choices(rules: Rules) -> None:
+    "Refuse a profile, a correction, units, a requirement or a tier that there is not."
+    _check_choice(rules, "profile", PROFILES)
+    _check_choice(rules, "multiplicity", PROCEDURES)
+    _check_choice(rules, "units", UNITS)
+    if rules.method != "jackknife" and rules.units == "serial":
+        _refuse(
+            f"method={rules.method!r} cannot use serial units",
+            "serial",
+            'Say units="windows" or units="documents", or use the jackknife',
+        )
+    if rules.required is not None:
+        _check_choice(rules, "required", REQUIRED)
+    as_tier(rules.tier)
 
 
-def _check_by_metric(rules):
-    "Margins of metrics that are known, kept as plain numbers; words about those of runs."
-    named = isinstance(rules.margin, Mapping)
-    for name, value in (rules.margin if named else {"": rules.margin}).items():
+def _check_choice(rules: Rules, rule: str, words: Collection[str]) -> None:
+    as_choice(getattr(rules, rule), words, where="study", name=rule, error=UsageError)
+
+
+def _check_gate(gate: object) -> None:
+    "Refuse a gate that is no ratio of perplexities above 1."
+    if gate is None:
+        return
+    if not is_margin(gate) or not 1 < gate < 10:
+        _refuse(
+            "gate must be a limit of the perplexity ratio, between 1 and 10",
+            gate,
+            "1.1 allows 10 %",
+        )
+
+# %% ../../nbs/comparison/06_rules.ipynb #mrgw02
+def _check_margin(margin: object) -> None:
+    "Refuse what is no margin: a number, or a number for each of several metrics."
+    if margin is None:
+        return
+    if not isinstance(margin, Mapping):
+        _check_size(margin)
+        return
+    for name, size in margin.items():
         if not isinstance(name, str):
             _refuse("margin must name metrics", name, "Write {'perplexity': 0.02}")
         if name in METRICS:
-            as_margin(value, METRICS[name])
-        elif not is_margin(value) and (named or value is not None):
-            _refuse("margin must be a number of at least 0", value, "Pass margin=0.02 for 2 %")
-    object.__setattr__(rules, "margin", _plain(rules.margin))
-    for rule, options in _WORDS.items():
-        asked = getattr(rules, rule)
-        if not isinstance(asked, Mapping):
-            _refuse(f"{rule} must name metrics", asked, f"Write {{'loss': {options[0]!r}}}")
-        for name, word in asked.items():
-            as_choice(word, options, where="study", name=f"{rule} of {name}", error=UsageError)
+            as_margin(size, METRICS[name])
+        else:
+            _check_size(size)
 
 
-def _check_pooling(pooling):
-    "One of the rules, or a weight for each text."
-    if pooling is None or isinstance(pooling, str) and pooling in POOLING:
+def _check_size(margin: object) -> None:
+    if not is_margin(margin):
+        _refuse("margin must be a number of at least 0", margin, "Pass margin=0.02 for 2 %")
+
+
+def _plain_margin(margin: object) -> object:
+    "A margin as a report can write it: a Fraction as float64."
+    if isinstance(margin, Mapping):
+        return {name: _plain_margin(size) for name, size in margin.items()}
+    if margin is None or isinstance(margin, (int, float)):
+        return margin
+    return float(margin)
+
+
+def _check_words(rules: Rules) -> None:
+    "Refuse a direction or a scale of a metric of runs that there is not."
+    for rule, words in _WORDS.items():
+        word_by_metric = getattr(rules, rule)
+        if not isinstance(word_by_metric, Mapping):
+            _refuse(
+                f"{rule} must name metrics", word_by_metric, f"Write {{'loss': {words[0]!r}}}"
+            )
+        for name, word in word_by_metric.items():
+            as_choice(word, words, where="study", name=f"{rule} of {name}", error=UsageError)
+
+
+def _check_pooling(pooling: object) -> None:
+    "Refuse what is neither a rule of pooling nor a weight for each text."
+    if pooling is None:
         return
-    weights = pooling.values() if isinstance(pooling, Mapping) else [None]
-    if not weights or not all(map(is_margin, weights)):
+    if isinstance(pooling, str) and pooling in POOLING:
+        return
+    is_weights = isinstance(pooling, Mapping) and bool(pooling)
+    if not is_weights or not all(map(is_margin, pooling.values())):
         _refuse(
             f"pooling must be one of {', '.join(POOLING)}, or weights",
             pooling,
@@ -313,27 +357,37 @@ def check_read(rules: Rules, read: Collection[str], what: str) -> None:
 
 def check_kinds(rules: Rules, kinds: Collection[str]) -> None:
     "Refuse rules, units and metrics of other evidence than there is, before it is scored."
-    shown = ", ".join(sorted(kinds))
+    kind_names = ", ".join(sorted(kinds))
     for name in rules.to_dict():
-        if NEEDS.get(name, shown) not in (*kinds, shown):
+        kind = NEEDS.get(name)
+        if kind is not None and kind not in kinds:
             refuse(
-                "study", f"{name} needs {NEEDS[name]}", shown, "Leave it out", error=UsageError
+                "study", f"{name} needs {kind}", kind_names, "Leave it out", error=UsageError
             )
-    least = as_tier(rules.tier).replicates if "losses" in kinds else 0
-    if rules.profile != "dev" and rules.replicates and rules.replicates < least:
+    if "losses" in kinds:
+        _check_replicates(rules)
+    for kind in kinds:
+        check_units(rules.units_of(kind), kind)
+    for name in rules.metrics:
+        metric = as_metric(name, "study")
+        if metric.kind not in kinds:
+            refuse_kind(metric, kind_names, "study")
+
+
+def _check_replicates(rules: Rules) -> None:
+    "Refuse fewer draws of a bootstrap than the tier asks for in ci and release."
+    if rules.profile == "dev" or not rules.replicates:
+        return
+    lowest = as_tier(rules.tier).replicates
+    if rules.replicates < lowest:
         refuse(
             "study",
-            f"replicates must be at least {least} with the profile "
+            f"replicates must be at least {lowest} with the profile "
             f"{rules.profile}, as the tier asks",
             f"{rules.replicates}",
             "Raise it, or leave out replicates and seed: the bootstrap without draws is exact",
             error=UsageError,
         )
-    for kind in kinds:
-        check_units(rules.units_of(kind), kind)
-    for name in rules.metrics:
-        if (metric := as_metric(name, "study")).kind not in kinds:
-            refuse_kind(metric, shown, "study")
 
 # %% ../../nbs/comparison/06_rules.ipynb #ctr02
 def overlap_fraction(
@@ -342,23 +396,42 @@ def overlap_fraction(
 ) -> tuple[float, str]:
     "Share of scored tokens that are scored again, and what it was measured from."
     ranges = scored_ranges(window_ids)
-    if ranges is None or (tokens > ranges[2] - ranges[1]).any():
-        return 1 - len(set(window_ids)) / len(window_ids), "window_ids"
+    if ranges is None:
+        return _repeated_share(window_ids), "window_ids"
     document, start, stop = ranges
+    if (tokens > stop - start).any():  # the ids are no ranges of what was scored
+        return _repeated_share(window_ids), "window_ids"
     order = np.lexsort((start, document))
-    document, start, stop = document[order], start[order], stop[order]
-    span = int(stop.max()) + 1  # documents one after another on one line
-    reached = np.maximum.accumulate(stop + span * document)
-    before = np.append(0, reached[:-1]) - span * document
-    union = np.maximum(stop - np.maximum(start, before), 0).sum()
-    return 1 - int(union) / int((stop - start).sum()), "token_ranges"
+    scored = int((stop - start).sum())
+    distinct = _tokens_of_union(document[order], start[order], stop[order])
+    return 1 - distinct / scored, "token_ranges"
+
+
+def _repeated_share(window_ids: Sequence[str]) -> float:
+    "Share of the windows whose id another one has too, but for the first of each id."
+    return 1 - len(set(window_ids)) / len(window_ids)
+
+
+def _tokens_of_union(
+    document: np.ndarray,  # number of each range's document, ascending, shape (n,)
+    start: np.ndarray,  # first token, ascending in a document, shape (n,)
+    stop: np.ndarray,  # token after the last, shape (n,)
+) -> int:
+    "How many tokens lie in at least one of the ranges."
+    span = int(stop.max()) + 1
+    offset = span * document  # documents one after another on one line
+    reached = np.maximum.accumulate(stop + offset)
+    reached_before = np.append(0, reached[:-1]) - offset
+    new_tokens = np.maximum(stop - np.maximum(start, reached_before), 0)
+    return int(new_tokens.sum())
 
 # %% ../../nbs/comparison/06_rules.ipynb #ctr06
 def window_changes(
     pair: Pair,  # of losses
 ) -> np.ndarray:  # d_i, shape (n,)
     "Differences of the windows' losses, with what is rounding taken out."
-    before, after = pair.baseline.log_loss, pair.candidate.log_loss
+    before = pair.baseline.log_loss
+    after = pair.candidate.log_loss
     largest = np.maximum(np.abs(before), np.abs(after))
     return round_off(
         after - before,
@@ -370,10 +443,10 @@ def window_changes(
 
 def is_shifted(pair: Pair) -> bool:
     "Whether all windows changed by one amount, which is more than a few steps of storage."
-    losses, changes = pair.baseline.log_loss, window_changes(pair)
+    changes = window_changes(pair)
     if np.ptp(changes) != 0 or len(changes) == 1:
         return False
-    return abs(float(changes[0])) > 10 * step_of(losses)
+    return abs(float(changes[0])) > 10 * step_of(pair.baseline.log_loss)
 
 
 def why_degenerate(
@@ -382,16 +455,21 @@ def why_degenerate(
     "Why differences have no spread, in the source systems' words; None where they have one."
     if len(changes) == 1:
         return "single_pair"
-    return "no_variation" if np.ptp(changes) == 0 else None
+    if np.ptp(changes) == 0:
+        return "no_variation"
+    return None
 
 
 def has_other_weights(pair: Pair) -> bool:
     "Whether both arms name their weights, and these are not the same tensors."
-    arms = pair.baseline, pair.candidate
-    digests = {arm.provenance.get("weights_digest") for arm in arms}
-    differ = pair.candidate.provenance.get("weights") or {}
-    same_tensors = differ.get("state") in ("rearranged", "recast")
-    return None not in digests and len(digests) == 2 and not same_tensors
+    baseline_digest = pair.baseline.provenance.get("weights_digest")
+    candidate_digest = pair.candidate.provenance.get("weights_digest")
+    if baseline_digest is None or candidate_digest is None:
+        return False
+    if baseline_digest == candidate_digest:
+        return False
+    difference = pair.candidate.provenance.get("weights") or {}
+    return difference.get("state") not in ("rearranged", "recast")
 
 # %% ../../nbs/comparison/06_rules.ipynb #ctr08
 SAME_CHANGE = "All windows changed by the same amount."
@@ -410,68 +488,106 @@ def check_enough(
     profile: str,
 ) -> list[str]:
     "What the tier misses, one line each; in ci and release a ContractError."
-    preview, final = counts["preview"], counts["final"]
-    total, wanted = preview + final, tier.preview + tier.final
-    if profile != "dev" and preview != final and total >= wanted:
-        cure = (
-            f"Score an even number of them: --windows {total - 1}"
-            if total % 2
-            else "Correct the column split"
-        )
-        refuse(
-            "study",
-            f"the profile {profile} needs as many preview as final windows",
-            f"{preview} and {final}",
-            f"{cure}, or use --profile dev",
-            code="preview_and_final_counts_agree",
-        )
-    asked = profile != "dev" or tier.name != "balanced"  # that one is the default
-    if not asked or preview >= tier.preview and final >= tier.final:
+    total = counts["preview"] + counts["final"]
+    wanted = tier.preview + tier.final
+    is_strict = profile != "dev"
+    if is_strict and counts["preview"] != counts["final"] and total >= wanted:
+        _refuse_unequal_splits(counts, profile)
+    if not is_strict and tier.name == "balanced":  # the default: nobody asked for it
         return []
-    if profile != "dev":
-        cure, least = "Use more text, or --profile dev", TIERS["aggressive"]
-        if preview >= least.preview and final >= least.final:
-            cure += f", or --set tier=aggressive, which needs {least.preview + least.final}"
-        refuse(
-            "study",
-            f"the profile {profile} with the {tier.name} tier needs {wanted} windows",
-            f"{total}",
-            cure,
-            code="too_few_windows",
-        )
+    if _reaches(counts, tier):
+        return []
+    if is_strict:
+        _refuse_few_windows(counts, tier, profile)
     return [
         f"Only {counted(total, 'windows')}; the {tier.name} tier asks for at least "
         f"{wanted} ({tier.preview} preview and {tier.final} final)."
     ]
 
+
+def _reaches(counts: Mapping[str, int], tier: Tier) -> bool:
+    "Whether each split has the windows that the tier asks for."
+    return counts["preview"] >= tier.preview and counts["final"] >= tier.final
+
+
+def _refuse_unequal_splits(counts: Mapping[str, int], profile: str) -> NoReturn:
+    total = counts["preview"] + counts["final"]
+    cure = "Correct the column split"
+    if total % 2:
+        cure = f"Score an even number of them: --windows {total - 1}"
+    refuse(
+        "study",
+        f"the profile {profile} needs as many preview as final windows",
+        f"{counts['preview']} and {counts['final']}",
+        f"{cure}, or use --profile dev",
+        code="preview_and_final_counts_agree",
+    )
+
+
+def _refuse_few_windows(counts: Mapping[str, int], tier: Tier, profile: str) -> NoReturn:
+    cure = "Use more text, or --profile dev"
+    lowest = TIERS["aggressive"]
+    if _reaches(counts, lowest):
+        cure += f", or --set tier=aggressive, which needs {lowest.preview + lowest.final}"
+    refuse(
+        "study",
+        f"the profile {profile} with the {tier.name} tier needs "
+        f"{tier.preview + tier.final} windows",
+        f"{counts['preview'] + counts['final']}",
+        cure,
+        code="too_few_windows",
+    )
+
 # %% ../../nbs/comparison/06_rules.ipynb #ctr08b
+@dataclass(frozen=True, kw_only=True)
+class _Breach:
+    "A contract that does not hold: its name, the line that says so, and the cure."
+
+    contract: str
+    line: str
+    cure: str
+
+
+def _find_breaches(pair: Pair, counts: Mapping[str, int]) -> Iterator[_Breach]:
+    "The contracts that a pair of losses breaks; `counts` is its windows by split."
+    baseline = pair.baseline
+    overlap, _ = overlap_fraction(baseline.window_ids, baseline.tokens)
+    if overlap > 0:
+        name = "no_token_is_scored_twice"
+        yield _Breach(contract=name, line=BROKEN[name], cure="Score each token once")
+    if abs(counts["preview"] - counts["final"]) > 1:
+        name = "preview_and_final_counts_agree"
+        yield _Breach(contract=name, line=BROKEN[name], cure="Correct the column split")
+    line = _why_not_scored(pair)
+    if line is not None:
+        yield _Breach(contract="windows_differ", line=line, cure="Score the candidate again")
+
+
+def _why_not_scored(pair: Pair) -> str | None:
+    "What shows that these are no losses of a candidate; None where nothing does."
+    changes = window_changes(pair)
+    if changes.any():
+        return None if why_degenerate(changes) is None else SAME_CHANGE
+    return NOT_SCORED if has_other_weights(pair) else None
+
+
 def check_windows(
     pair: Pair,  # of losses
     tier: Tier,
     profile: str,
 ) -> list[str]:
     "What the tier and the contracts miss, one line each; in ci and release a ContractError."
-    a = pair.baseline
-    counts = {name: int(keep.sum()) for name, keep in find_splits(a)[0].items()}
+    splits, _ = find_splits(pair.baseline)
+    counts = {name: int(is_of_split.sum()) for name, is_of_split in splits.items()}
     lines = check_enough(counts, tier=tier, profile=profile)
-    broken = {}
-    if overlap_fraction(a.window_ids, a.tokens)[0] > 0:
-        broken["no_token_is_scored_twice"] = "Score each token once"
-    if abs(counts["preview"] - counts["final"]) > 1:
-        broken["preview_and_final_counts_agree"] = "Correct the column split"
-    changes = window_changes(pair)
-    is_unscored = not changes.any() and has_other_weights(pair)
-    if is_unscored or changes.any() and why_degenerate(changes):
-        broken["windows_differ"] = "Score the candidate again"
-    if broken and profile != "dev":
+    breaches = list(_find_breaches(pair, counts))
+    if breaches and profile != "dev":
+        names = ", ".join(breach.contract for breach in breaches)
         refuse(
             "study",
             f"the profile {profile} needs every contract to hold",
-            ", ".join(broken),
-            f"{next(iter(broken.values()))}, or use --profile dev, which only warns",
-            code=next(iter(broken)),
+            names,
+            f"{breaches[0].cure}, or use --profile dev, which only warns",
+            code=breaches[0].contract,
         )
-    return lines + [
-        NOT_SCORED if is_unscored and name == "windows_differ" else BROKEN[name]
-        for name in broken
-    ]
+    return lines + [breach.line for breach in breaches]

@@ -185,9 +185,16 @@ def _wilson(hits: int, trials: int, level: float) -> Interval | None:
     return wilson_interval(int(hits), int(trials), level=level) if trials else None
 
 
-def _f1_of_jaccard(x: float) -> float:
+def _f1_of_jaccard(jaccard: float) -> float:
     "F1 = 2 J / (1 + J)."
-    return 2 * x / (1 + x)
+    return 2 * jaccard / (1 + jaccard)
+
+
+def _f1_interval(jaccard: Interval | None) -> Interval | None:
+    "The interval of F1 from that of J; None for 0/0."
+    if jaccard is None:
+        return None
+    return jaccard.map(_f1_of_jaccard)
 
 
 def precision_recall_f1(
@@ -220,6 +227,8 @@ def precision_recall_f1(
         return tuple(_wilson(k, n, level) for k, n in zip(hits, trials, strict=True))
 
     jaccard = intervals(predicted + support - hits)
+    accuracy = float(_share(hits.sum(), cells.sum()))
+    accuracy_interval = _wilson(hits.sum(), cells.sum(), level)
     return ClassScores(
         labels=labels,
         true_positives=hits,
@@ -230,9 +239,9 @@ def precision_recall_f1(
         f1=_share(2 * hits, predicted + support),
         precision_interval=intervals(predicted),
         recall_interval=intervals(support),
-        f1_interval=tuple(j and j.map(_f1_of_jaccard) for j in jaccard),
-        accuracy=float(_share(hits.sum(), cells.sum())),
-        accuracy_interval=_wilson(hits.sum(), cells.sum(), level),
+        f1_interval=tuple(map(_f1_interval, jaccard)),
+        accuracy=accuracy,
+        accuracy_interval=accuracy_interval,
         means_over=averaged,
     )
 
@@ -344,7 +353,9 @@ def _macro_f1_without(arm: Arm, codes: np.ndarray, n_units: int) -> tuple[float,
 
 
 def _ends_text(interval: Interval | None) -> str | None:
-    return interval and f"{interval.low:.3f} to {interval.high:.3f}"
+    if interval is None:
+        return None
+    return f"{interval.low:.3f} to {interval.high:.3f}"
 
 
 def _number_or_none(x: float) -> float | None:
@@ -354,13 +365,15 @@ def _number_or_none(x: float) -> float | None:
 
 def _class_row(scores: ClassScores, c: int) -> tuple:
     "A class in the table: its counts and its rates with their intervals."
+    counts = (int(scores.support[c]), int(scores.predicted[c]))
+    precision = _number_or_none(scores.precision[c])
+    recall = _number_or_none(scores.recall[c])
     return (
         scores.labels[c],
-        int(scores.support[c]),
-        int(scores.predicted[c]),
-        _number_or_none(scores.precision[c]),
+        *counts,
+        precision,
         _ends_text(scores.precision_interval[c]),
-        _number_or_none(scores.recall[c]),
+        recall,
         _ends_text(scores.recall_interval[c]),
         _number_or_none(scores.f1[c]),
     )

@@ -125,14 +125,12 @@ def keep_batches(
 ) -> list:
     "The measured values of every window, in order; finished batches come from the journal."
     by_window = {}
-    tokens_of_batches = [sum(scorer.windows[i].tokens for i in b) for b in scorer.batches]
-    total = sum(tokens_of_batches)
+    total = sum(_tokens_of(scorer, batch) for batch in scorer.batches)
     scored = 0
     with open_finished(path, key) as (finished, put):
-        for k, (batch, tokens) in enumerate(
-            zip(scorer.batches, tokens_of_batches, strict=True)
-        ):
+        for k, batch in enumerate(scorer.batches):
             name = f"batch {k}"
+            tokens = _tokens_of(scorer, batch)
             if name not in finished:
                 with spending(tokens):
                     put(name, measure(batch))
@@ -141,6 +139,11 @@ def keep_batches(
             if progress is not None:
                 progress(scored, total)
     return [by_window[i] for i in sorted(by_window)]
+
+
+def _tokens_of(scorer: object, batch: Iterable[int]) -> int:
+    "Scored tokens of the windows of a batch."
+    return sum(scorer.windows[i].tokens for i in batch)
 
 # %% ../../nbs/models/06_score.ipynb #c018
 def window_means(
@@ -253,18 +256,24 @@ def join_known(plan: TextPlan, arms: Iterable[WindowLosses]) -> KnownWindows:
         log_loss[rows[new]] = arm.log_loss[new]
         for name, values in arm.columns.items():
             columns.setdefault(name, np.zeros(n))[rows[new]] = values[new]
-    known = KnownWindows(log_loss=log_loss, columns=columns, facts={})
+    joined = KnownWindows(log_loss=log_loss, columns=columns, facts={})
+    return dataclasses.replace(joined, facts=_facts_of_known(plan, arms, joined.count))
+
+
+def _facts_of_known(plan: TextPlan, arms: Sequence[WindowLosses], n_known: int) -> dict:
+    "How many windows were known; as the arm itself says it, where it is of the same plan."
     if arms and arms[0].data_id == plan.data_id:
         names = {"windows_known"} & arms[0].provenance.keys()
-        facts = {name: arms[0].provenance[name] for name in names}
-    else:
-        facts = {"windows_known": known.count} if known.count else {}
-    return dataclasses.replace(known, facts=facts)
+        return {name: arms[0].provenance[name] for name in names}
+    if n_known:
+        return {"windows_known": n_known}
+    return {}
 
 # %% ../../nbs/models/06_score.ipynb #kn1f
 def class_names(plan: TextPlan) -> list[str]:
     "Columns of the classes of tokens that a plan asks for."
-    return [*itertools.chain.from_iterable(each.columns for each in plan.classes)]
+    columns = (token_classes.columns for token_classes in plan.classes)
+    return list(itertools.chain.from_iterable(columns))
 
 
 def find_known(plan: TextPlan, cache: LossCache | None, key: Mapping) -> list[WindowLosses]:
@@ -316,22 +325,23 @@ def score_plan(
     scorer = _scorer(model, plan, batch_tokens, backwards)
     facts = {**model_facts(model, "score_plan"), **scorer.facts}
     key = {"text": text_digest(plan), **cache_key(facts)}
-    known = join_known(plan, find_known(plan, cache, key))
-    if known.is_part and is_begun(journal, means_key(plan.data_id, facts, plan.classes)):
-        known = join_known(plan, [])
+    known_windows = join_known(plan, find_known(plan, cache, key))
+    key_of_means = means_key(plan.data_id, facts, plan.classes)
+    if known_windows.is_part and is_begun(journal, key_of_means):
+        known_windows = join_known(plan, [])
     if on_known is not None:
-        on_known(known.count)
-    facts |= known.facts
-    if known.count == len(plan.windows):
-        columns = {name: known.columns[name] for name in class_names(plan)}
-        return planned_losses(plan, known.log_loss, facts, columns=columns)
+        on_known(known_windows.count)
+    facts |= known_windows.facts
+    if known_windows.count == len(plan.windows):
+        columns = {name: known_windows.columns[name] for name in class_names(plan)}
+        return planned_losses(plan, known_windows.log_loss, facts, columns=columns)
     part = plan
-    if known.is_part:
-        part = plan.take(known.missing)
+    if known_windows.is_part:
+        part = plan.take(known_windows.missing)
         scorer = _scorer(model, part, batch_tokens, backwards)
     means, columns = window_means(scorer, part.data_id, facts, journal, progress, plan.classes)
-    log_loss = known.log_loss.copy()
-    log_loss[known.missing] = means
+    log_loss = known_windows.log_loss.copy()
+    log_loss[known_windows.missing] = means
     losses = planned_losses(plan, log_loss, facts, columns=columns)
     keep_losses(cache, key, losses)
     return losses

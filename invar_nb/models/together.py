@@ -284,38 +284,45 @@ def _measure_batch(
         window = scorer.windows[i]
         ids = scorer.scorers[0].documents[window.document_id]
         change = np.exp(-values[1]) - np.exp(-values[0])
+        means = map(float, values[:2].mean(axis=1))
+        sums = map(float, [*values[2:].sum(axis=1), change.sum()])
         counts = change_counts(change)
         steps = np.flatnonzero(counts)
-        records.append(
-            [
-                *map(float, values[:2].mean(axis=1)),
-                *map(float, values[2:].sum(axis=1)),
-                float(change.sum()),
-                steps.tolist(),
-                counts[steps].tolist(),
-                *(class_sums(classes, ids, window, losses) for losses in values[:2]),
-            ]
-        )
+        grid = [steps.tolist(), counts[steps].tolist()]
+        sums_of_classes = [class_sums(classes, ids, window, losses) for losses in values[:2]]
+        records.append([*means, *sums, *grid, *sums_of_classes])
     return records
 
 
-def _measured(
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class _Measured:
+    "Losses and further columns of one model, by window."
+
+    losses: np.ndarray
+    columns: Mapping[str, np.ndarray]
+
+
+def _measure(
     scorer: PairScorer,
     plan: TextPlan,
     facts: Sequence[Mapping],  # of each model
     journal: str | Path | None,
     progress: Callable | None,
-) -> tuple[tuple[np.ndarray, dict], tuple[np.ndarray, dict]]:
-    "(losses, further columns) of both models."
+) -> tuple[_Measured, _Measured]:
+    "What scoring both models gives, the baseline first."
     measure = functools.partial(_measure_batch, scorer, plan.classes)
     records = keep_batches(scorer, measure, _pair_key(plan, facts), journal, progress)
-    *losses, kl, changed, sums = np.array([record[:5] for record in records]).T
+    numbers = np.array([record[:5] for record in records])
+    of_baseline, of_candidate, kl, changed, sums = numbers.T
     counts = np.zeros((len(records), len(EDGES) - 1))
     for i, record in enumerate(records):
         counts[i, record[5]] = record[6]
     columns = {"kl_divergence": kl, "top1_changed": changed, **change_columns(sums, counts)}
     classes = [sum_columns(plan.classes, [record[k] for record in records]) for k in (7, 8)]
-    return (losses[0], classes[0]), (losses[1], columns | classes[1])
+    return (
+        _Measured(losses=of_baseline, columns=classes[0]),
+        _Measured(losses=of_candidate, columns=columns | classes[1]),
+    )
 
 
 def _pair_key(plan: TextPlan, facts: Sequence[Mapping]) -> dict:
@@ -349,42 +356,42 @@ def score_together(
         candidate_facts | scorer.scorers[1].facts | scorer.facts,
     ]
     keys = _cache_keys(plan, facts)
-    known = _known_pair(plan, cache, keys)
-    if known[0].is_part and is_begun(journal, _pair_key(plan, facts)):
-        known = _known_pair(plan, None, keys)
+    known_sides = _known_pair(plan, cache, keys)
+    if known_sides[0].is_part and is_begun(journal, _pair_key(plan, facts)):
+        known_sides = _known_pair(plan, None, keys)
     if on_known is not None:
-        on_known(known[0].count)
-    unscored = known[0].missing
-    arms = [ArmColumns(side.log_loss, side.columns) for side in known]
+        on_known(known_sides[0].count)
+    unscored = known_sides[0].missing
+    arms = [ArmColumns(side.log_loss, side.columns) for side in known_sides]
     if not unscored.size:
-        return _arms_of_both(plan, facts, known, arms)
+        return _arms_of_both(plan, facts, known_sides, arms)
     part = plan
-    if known[0].is_part:
+    if known_sides[0].is_part:
         part = plan.take(unscored)
         scorer = plan_together(baseline, candidate, part, batch_tokens=batch_tokens)
-    measured = _measured(scorer, part, facts, journal, progress)
-    for arm, (losses, columns) in zip(arms, measured, strict=True):
-        arm.put(unscored, losses, columns)
-    both = _arms_of_both(plan, facts, known, arms)
-    for key, losses in zip(keys, both, strict=True):
+    measured = _measure(scorer, part, facts, journal, progress)
+    for arm, values in zip(arms, measured, strict=True):
+        arm.put(unscored, values.losses, values.columns)
+    pair = _arms_of_both(plan, facts, known_sides, arms)
+    for key, losses in zip(keys, pair, strict=True):
         keep_losses(cache, key, losses)
-    return both
+    return pair
 
 
 def _arms_of_both(
     plan: TextPlan,
     facts: Sequence[Mapping],  # of each model
-    known: Sequence[KnownWindows],
+    known_sides: Sequence[KnownWindows],
     arms: Sequence[ArmColumns],
 ) -> tuple[WindowLosses, WindowLosses]:
     "Both arms, each with the digest of the baseline's losses beside which it was scored."
     of_baseline = digest(arms[0].losses.tobytes())
     links = {"digest": of_baseline}, {"against": of_baseline}
-    both = []
-    for arm, own, side, link in zip(arms, facts, known, links, strict=True):
-        provenance = {**own, **side.facts, **link}
-        both.append(planned_losses(plan, arm.losses, provenance, columns=arm.columns))
-    return tuple(both)
+    pair = []
+    for arm, facts_of_arm, side, link in zip(arms, facts, known_sides, links, strict=True):
+        provenance = {**facts_of_arm, **side.facts, **link}
+        pair.append(planned_losses(plan, arm.losses, provenance, columns=arm.columns))
+    return tuple(pair)
 
 # %% ../../nbs/models/07_together.ipynb #to03
 def _cache_keys(plan: TextPlan, facts: Sequence[Mapping]) -> list[dict]:
@@ -409,10 +416,12 @@ def _known_pair(
         for arm in candidates
         if arm.provenance.get("against") in by_digest
     ]
-    sides = [join_known(plan, [pair[side] for pair in pairs]) for side in (0, 1)]
+    sides = [
+        join_known(plan, [baseline for baseline, _ in pairs]),
+        join_known(plan, [candidate for _, candidate in pairs]),
+    ]
     return [
-        dataclasses.replace(known, columns=_kept_columns(plan, known.columns))
-        for known in sides
+        dataclasses.replace(side, columns=_kept_columns(plan, side.columns)) for side in sides
     ]
 
 

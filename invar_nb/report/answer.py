@@ -64,17 +64,20 @@ def padded(cell: str, width: int, *, right: bool = False) -> str:
 
 def align(cells: Sequence[str]) -> list[str]:
     "A column of numbers with their points below each other, all cells of one width."
-    numbers = [NUMBER.fullmatch(cell) for cell in cells]
-    before = max((len(number[1]) for number in numbers if number), default=0)
-    behind = max((len(number[2] or "") for number in numbers if number), default=0)
-    lined = []
-    for cell, number in zip(cells, numbers, strict=True):
-        if number:
-            lined.append(f"{number[1]:>{before}}{number[2] or '':<{behind}}")
-        else:
-            lined.append(cell)
-    width = max(map(cell_len, lined))
-    return [padded(cell, width, right=True) for cell in lined]
+    numbers = [number for number in map(NUMBER.fullmatch, cells) if number]
+    before = max((len(number[1]) for number in numbers), default=0)
+    behind = max((len(number[2] or "") for number in numbers), default=0)
+    texts = [_around_point(cell, before, behind) for cell in cells]
+    width = max(map(cell_len, texts))
+    return [padded(text, width, right=True) for text in texts]
+
+
+def _around_point(cell: str, before: int, behind: int) -> str:
+    "A number filled up to so many characters on both sides; another cell as it is."
+    number = NUMBER.fullmatch(cell)
+    if number is None:
+        return cell
+    return f"{number[1]:>{before}}{number[2] or '':<{behind}}"
 
 # %% ../../nbs/report/11_answer.ipynb #ans16
 WIDTH = 80  # columns: those of a terminal, of a mail, of the log of a job
@@ -157,21 +160,30 @@ def fitting_columns(columns: list[TextColumn], width: int) -> list[TextColumn]:
 
 def short_names(names: Sequence[str], most: int, is_title: Sequence[bool]) -> list[str]:
     "Names of at most `most` characters, if they stay different so; titles as they are."
-    ways = (
-        lambda name: shorten(name, most),
-        lambda name: name if len(name) <= most else f"{name[: most - 2]}..",
-        lambda name: name if len(name) <= most else f"..{name[2 - most :]}",
-    )
-    for way in ways:
-        short = [
-            name if title else way(name) for name, title in zip(names, is_title, strict=True)
+    for shorten_name in (shorten, _without_end, _without_beginning):
+        texts = [
+            name if has_title else shorten_name(name, most)
+            for name, has_title in zip(names, is_title, strict=True)
         ]
-        counts, short_counts = Counter(names), Counter(short)
-        if all(
-            counts[name] == short_counts[one] for name, one in zip(names, short, strict=True)
-        ):
-            return short
+        if _stay_different(names, texts):
+            return texts
     return list(names)
+
+
+def _without_end(name: str, most: int) -> str:
+    return name if len(name) <= most else f"{name[: most - 2]}.."
+
+
+def _without_beginning(name: str, most: int) -> str:
+    return name if len(name) <= most else f"..{name[2 - most :]}"
+
+
+def _stay_different(names: Sequence[str], texts: Sequence[str]) -> bool:
+    "Whether each text stands as often as its name does."
+    of_names = Counter(names)
+    of_texts = Counter(texts)
+    pairs = zip(names, texts, strict=True)
+    return all(of_names[name] == of_texts[text] for name, text in pairs)
 
 
 def wrapped_notes(columns: Sequence[TextColumn], width: int) -> list[list[str]]:
@@ -234,7 +246,8 @@ def summary(document: Document, width: int | None = None, *, in_shell: bool = Tr
     "The answer: a sentence, a table, at most three lines; sentences wrapped where asked for."
 
     def fold(line: str) -> str:
-        return wrapped(visible(line), width) if width else visible(line)
+        text = visible(line)
+        return wrapped(text, width) if width else text
 
     lines = [fold(first_line(document))]
     if ignored := ignored_line(document):
@@ -263,7 +276,9 @@ def exit_lines(document: Document) -> list[str]:
         texts.append(markdown(exit_sentence(document)))
     if accept := accept_sentence(document):
         texts.append(accept)
-    return [" ".join(texts)] if texts else []
+    if not texts:
+        return []
+    return [" ".join(texts)]
 
 
 def summary_paragraphs(document: Document) -> list[str]:
@@ -286,7 +301,8 @@ def summary_paragraphs(document: Document) -> list[str]:
 
 def summary_markdown(document: Document) -> str:
     "summary.md: the answer in less than 4 KB."
-    table, first = compact_table(document), markdown(cut(first_line(document), 1000))
+    table = compact_table(document)
+    first = markdown(cut(first_line(document), 1000))
     below = "\n\n".join(summary_paragraphs(document))
 
     def page(n_rows: int) -> str:
@@ -345,7 +361,9 @@ def badge(document: Document) -> str:
 
 def result_picture(document: Document) -> str:
     "result.svg: the intervals, with the colours of light and dark screens; '' without any."
-    picture = interval_picture(document) if document.pairs else None
+    if not document.pairs:
+        return ""
+    picture = interval_picture(document)
     if picture is None:
         return ""
     style = environment(True).get_template("colours.css").render()
@@ -377,7 +395,8 @@ def result_html(
         picture = interval_figure(**vars(forest)) if forest else ""
     head, *rows = result._table() or [[]]
     if len(rows) > MOST_ROWS:
-        rows[MOST_ROWS:] = [[f"and {len(rows) - MOST_ROWS} more", *[""] * (len(head) - 1)]]
+        blanks = ["" for _ in head[1:]]
+        rows[MOST_ROWS:] = [[f"and {len(rows) - MOST_ROWS} more", *blanks]]
     claims = re.compile(rf"\b({'|'.join(TONES)})\b", re.I)
     template = environment(True).get_template("display.html.j2")
     return template.render(

@@ -16,7 +16,7 @@ __all__ = ['SPEAKS_OF', 'NO_FACTS', 'Languages', 'HIDDEN', 'CONVENTIONS', 'OF_FA
 # %% ../../nbs/report/05_build.ipynb #74389758
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 
 import msgspec
@@ -118,20 +118,33 @@ def change_section(d: Difference) -> ChangeSection:
 
 def row_words(row: Row, accepted: str) -> RowWords:
     "What sentences say of a row; `accepted`: what the rules say of its loss."
-    d, prediction, blind_spot = row.value, row.about.get("prediction"), row.blind_spot
-    has_interval = d.n_units > 1 and not d.interval.is_point
-    is_of_few = row.role in ("lead", "pooled") and row.claim == "inconclusive"
-    is_of_few = is_of_few and is_decided_by_few(d, row.margin)
+    d = row.value
+    interval = None
+    if d.n_units > 1 and not d.interval.is_point:
+        interval = span_text(d.interval.low, d.interval.high, d)
+    next_text = None
+    if prediction := row.about.get("prediction"):
+        next_text = span_text(*prediction, d)
+    blind_spot = row.blind_spot
     return RowWords(
         change=change_text(d.delta, d),
-        interval=span_text(d.interval.low, d.interval.high, d) if has_interval else None,
+        interval=interval,
         margin=margin_text(row.margin, d),
         claim=row.word,
-        next_text=span_text(*prediction, d) if prediction else None,
+        next_text=next_text,
         accepted=accepted or None,
-        few_units=few_text(d, row.margin) if is_of_few else None,
+        few_units=_few_units_words(row),
         blind_spot=blind_spot.clause if blind_spot else None,
     )
+
+
+def _few_units_words(row: Row) -> str | None:
+    "Which units alone make a loss, of a row that leads; None of others, and where none do."
+    if row.role not in ("lead", "pooled") or row.claim != "inconclusive":
+        return None
+    if not is_decided_by_few(row.value, row.margin):
+        return None
+    return few_text(row.value, row.margin)
 
 
 def questions_section(p: Mapping[str, float]) -> QuestionsSection:
@@ -141,10 +154,12 @@ def questions_section(p: Mapping[str, float]) -> QuestionsSection:
 
 def row_section(row: Row, accepted: str = "") -> RowSection:
     "A row as plain values."
-    spot, about = row.blind_spot, row.about
+    blind_spot = None
+    if spot := row.blind_spot:
+        blind_spot = BlindSpotSection(share=spot.share, loss=spot.loss)
     pooled = None
     if row.role == "pooled":
-        pooled = PooledSection(**about)
+        pooled = PooledSection(**row.about)
     return RowSection(
         key=document_key(row.key),
         role=row.role,
@@ -155,16 +170,16 @@ def row_section(row: Row, accepted: str = "") -> RowSection:
         floor=row.floor,
         claim=row.claim,
         alone=row.alone,
-        blind_spot=BlindSpotSection(share=spot.share, loss=spot.loss) if spot else None,
+        blind_spot=blind_spot,
         pooled=pooled,
-        dropped=about.get("dropped", []),
+        dropped=row.about.get("dropped", []),
         words=row_words(row, accepted),
     )
 
 
 def level_section(row: Row) -> LevelSection:
     "A metric of one arm as plain values."
-    level, about = row.value, row.about
+    level = row.value
     return LevelSection(
         key=document_key(row.key),
         title=level.title,
@@ -173,9 +188,9 @@ def level_section(row: Row) -> LevelSection:
         ci=tuple(level.interval) if level.interval else None,
         n=level.n,
         missing=level.missing,
-        beside=about.get("beside"),
-        over=about.get("over"),
-        has_no_interval="bare" in about,
+        beside=row.about.get("beside"),
+        over=row.about.get("over"),
+        has_no_interval="bare" in row.about,
     )
 
 # %% ../../nbs/report/05_build.ipynb #bld11
@@ -196,8 +211,10 @@ def smallest_that_holds(
     if {row.key.part for row in leading} != {part}:
         return None
     not_worse = {row.key.candidate for row in leading if row.shows("not_worse")}
-    good = [name for name in order if name in not_worse and keeps_limits(study, name, part)]
-    return next(iter(smallest_of(good, sizes)), None)  # of equals the best estimate
+    candidates = [
+        name for name in order if name in not_worse and keeps_limits(study, name, part)
+    ]
+    return next(iter(smallest_of(candidates, sizes)), None)  # of equals the best estimate
 
 
 def ranking_section(study: Study, part: str) -> RankingSection | None:
@@ -207,14 +224,17 @@ def ranking_section(study: Study, part: str) -> RankingSection | None:
         return None
     leads.sort(key=lambda row: (-row.value.improvement, row.key.candidate))
     order = [row.key.candidate for row in leads]
-    unit, sizes = sizes_of(study)
+    unit, size_of = sizes_of(study)
+    sizes = {}
+    if unit:
+        sizes = {name: size_of[name] for name in (BASELINE, *order)}
     return RankingSection(
         part=part,
         order=order,
         may_be_best=may_be_best(study.select(part=part, role="contrast")),
-        smallest=smallest_that_holds(study, part, order, sizes),
+        smallest=smallest_that_holds(study, part, order, size_of),
         size_unit=unit,
-        sizes={name: sizes[name] for name in (BASELINE, *order)} if unit else {},
+        sizes=sizes,
     )
 
 # %% ../../nbs/report/05_build.ipynb #prg2
@@ -255,7 +275,8 @@ def pairing_sentence(d: Difference, times: float) -> str | None:
 # %% ../../nbs/report/05_build.ipynb #us01
 def alike_sentence(d: Difference, alike: AlikeSection) -> str:
     "Which unit weighs much or moves far, and the change with all counted alike."
-    change, low, high = (change_text(x, d) for x in (alike.delta, *alike.ci))
+    change = change_text(alike.delta, d)
+    low, high = (change_text(end, d) for end in alike.ci)
     if alike.heaviest > HEAVY:
         share = f"{100 * alike.heaviest:.0f} %"
         first = f"One of the {d.n_units} {d.units} has {share} of the tokens."
@@ -275,11 +296,13 @@ def alike_section(d: Difference, level: float) -> AlikeSection | None:
     "The change with all units counted alike; None where none of them stands out."
     if d.scale != "log":
         return None
-    heaviest, alike = counted_alike(d)
-    if alike is None:
+    heaviest, unweighted = counted_alike(d)
+    if unweighted is None:
         return None
-    ends = alike.interval(level)
-    return AlikeSection(heaviest=heaviest, delta=alike.estimate, ci=(ends.low, ends.high))
+    interval = unweighted.interval(level)
+    return AlikeSection(
+        heaviest=heaviest, delta=unweighted.estimate, ci=(interval.low, interval.high)
+    )
 
 
 SPEAKS_OF = {
@@ -326,30 +349,41 @@ def runs_units(d: Difference) -> UnitsSection:
 
 def units_section(study: Study, row: Row) -> UnitsSection:
     "How many units, what pairing bought, and what one heavy unit changes."
-    d, measured = row.value, study.measured.get(row.key[:2])
+    d = row.value
+    measured = study.measured.get(row.key[:2])
     if measured is None:
         return runs_units(d)
-    looks = study.looks.get(row.key[:2])
-    pairing = alike = None
+    unweighted = None
+    pairing = None
     if not study.looks:
-        alike = alike_section(d, study.rules.level)
-        error = unpaired_error(measured, d) if d.standard_error > 0 else None
-        if error:
-            pairing = (error / d.standard_error) ** 2
+        unweighted = alike_section(d, study.rules.level)
+        pairing = _evidence_by_pairing(measured, d)
+    words = UnitsWords(pairing=None, alike=None)
+    if pairing:
+        words = msgspec.structs.replace(words, pairing=pairing_sentence(d, pairing))
+    if unweighted:
+        words = msgspec.structs.replace(words, alike=alike_sentence(d, unweighted))
     return UnitsSection(
         kind=d.units,
         n=d.n_units,
         effective=float(d.units_eff),
         because=measured.units.because,
-        speaks_of=speaks_of(measured, looks),
+        speaks_of=speaks_of(measured, study.looks.get(row.key[:2])),
         ignores_documents=ignores_documents(measured),
-        alike=alike,
+        alike=unweighted,
         pairing=pairing,
-        words=UnitsWords(
-            pairing=pairing_sentence(d, pairing) if pairing else None,
-            alike=alike_sentence(d, alike) if alike else None,
-        ),
+        words=words,
     )
+
+
+def _evidence_by_pairing(measured: Measured, d: Difference) -> float | None:
+    "How many times the evidence unpaired arms would need; None where that is not known."
+    if not d.standard_error > 0:
+        return None
+    error = unpaired_error(measured, d)
+    if not error:
+        return None
+    return (error / d.standard_error) ** 2
 
 # %% ../../nbs/report/05_build.ipynb #dce52c15
 def passage_sentence(ranked: Ranked, kind: str) -> str:
@@ -357,11 +391,13 @@ def passage_sentence(ranked: Ranked, kind: str) -> str:
     if not ranked.lost:
         return f"None of {ranked.n} {kind} got worse."
     first = ranked.lost[0]
-    large = f" with at least {FEWEST_OF} windows" if kind == "documents" else ""
+    group = f"{ranked.n} {kind}"
+    if kind == "documents":
+        group += f" with at least {FEWEST_OF} windows"
     change = percent(first.delta)
     if first.shrunk is not None:
         change += f", {percent(first.shrunk)} corrected for having been picked as the worst"
-    sentence = f"Of {ranked.n} {kind}{large}, {kind[:-1]} {first.id} got worse most: {change}."
+    sentence = f"Of {group}, {kind[:-1]} {first.id} got worse most: {change}."
     if first.bound is None:
         return f"{sentence} There are too few to say how much of this is noise."
     beyond = [passage.id for passage in ranked.lost if passage.beyond]
@@ -420,7 +456,8 @@ def gate_limit(rules: Rules) -> float | None:
 
 def gate_section(study: Study, row: Row) -> GateSection | None:
     "The gate of a pair; of looks only where it decides."
-    pair, limit = study.measured[row.key[:2]].pair, gate_limit(study.rules)
+    pair = study.measured[row.key[:2]].pair
+    limit = gate_limit(study.rules)
     is_bystander = row.key[:2] in study.looks and row not in study.leading
     if pair.kind != "losses" or limit is None or is_bystander:
         return None
@@ -429,7 +466,8 @@ def gate_section(study: Study, row: Row) -> GateSection | None:
 
 def pair_section(study: Study, row: Row) -> PairSection:
     "What is known of a candidate and the baseline on one part, beside their rows."
-    units, measured = units_section(study, row), study.measured.get(row.key[:2])
+    units = units_section(study, row)
+    measured = study.measured.get(row.key[:2])
     if measured is None:
         return PairSection(
             candidate=row.key.candidate,
@@ -443,8 +481,9 @@ def pair_section(study: Study, row: Row) -> PairSection:
             dataset=None,
         )
     pair = measured.pair
+    arms = {"baseline": pair.baseline, "candidate": pair.candidate}
     for name in ("tokenizer_digest", "text_digests"):
-        recorded({"baseline": pair.baseline, "candidate": pair.candidate}, name)
+        recorded(arms, name)  # refuses arms of two texts
     return PairSection(
         candidate=row.key.candidate,
         part=row.key.part,
@@ -479,19 +518,29 @@ def scored_languages(
     languages: Sequence[str],  # of each document
 ) -> Languages:
     "Windows, tokens and perplexities of each language."
-    of_window, tokens = np.array(languages)[codes], next(iter(arms.values())).tokens
-    table = {}
-    for name in sorted({*languages}):
-        keep = of_window == name
-        table[name] = LanguageSection(
-            documents=len(np.unique(codes[keep])),
-            tokens=int(tokens[keep].sum()),
-            windows=int(keep.sum()),
-            perplexity={
-                who: perplexity(arm.log_loss[keep], tokens[keep]) for who, arm in arms.items()
-            },
-        )
-    return table
+    language_of_window = np.array(languages)[codes]
+    return {
+        name: _language_section(arms, codes, language_of_window == name)
+        for name in sorted({*languages})
+    }
+
+
+def _language_section(
+    arms: Mapping[str, Arm],
+    codes: np.ndarray,  # document of each window, shape (n,)
+    is_of_language: np.ndarray,  # of each window, shape (n,)
+) -> LanguageSection:
+    "The windows of one language, and what each arm's perplexity on them is."
+    tokens = next(iter(arms.values())).tokens[is_of_language]
+    perplexities = {
+        name: perplexity(arm.log_loss[is_of_language], tokens) for name, arm in arms.items()
+    }
+    return LanguageSection(
+        documents=len(np.unique(codes[is_of_language])),
+        tokens=int(tokens.sum()),
+        windows=int(is_of_language.sum()),
+        perplexity=perplexities,
+    )
 
 
 def document_names(documents: Sequence, codes: np.ndarray) -> list[str]:
@@ -502,7 +551,8 @@ def document_names(documents: Sequence, codes: np.ndarray) -> list[str]:
 
 def language_table(arms: Mapping[str, Arm]) -> Languages | None:
     "The languages of a text of which losses were measured, where they were recorded."
-    language_of, counts = recorded(arms, "document_languages"), recorded(arms, "languages")
+    language_of = recorded(arms, "document_languages")
+    counts = recorded(arms, "languages")
     with_documents = [arm for arm in arms.values() if arm.document_ids is not None]
     if language_of and with_documents:
         documents = with_documents[0].document_ids
@@ -510,29 +560,37 @@ def language_table(arms: Mapping[str, Arm]) -> Languages | None:
         names = document_names(documents, codes)
         if all(name in language_of for name in names):
             return scored_languages(arms, codes, [str(language_of[name]) for name in names])
-    return None if counts is None else counted_languages(counts)
+    if counts is None:
+        return None
+    return counted_languages(counts)
 
 
 def part_section(part: str, arms: Mapping[str, Arm]) -> PartSection:
     "The test set of a part."
     arm = arms[BASELINE]
     labels = getattr(arm, "labels", None)
-    is_text = arm.kind == "losses"
-    documents = None
-    if is_text:
-        documents = arm.documents
-    elif arm.clusters is not None:
-        documents = unit_codes(arm.clusters)[1]
-    return PartSection(
+    clusters = None
+    if arm.kind != "losses" and arm.clusters is not None:
+        _, clusters = unit_codes(arm.clusters)
+    section = PartSection(
         part=part,
         kind=arm.kind,
         data_id=arm.data_id,
         n=len(arm),
-        unit=arm.weight_unit if is_text else None,
-        documents=documents,
-        weight=arm.weight if is_text else None,
+        unit=None,
+        documents=clusters,
+        weight=None,
         labels=list(labels) if labels else None,
-        languages=language_table(arms) if is_text else None,
+        languages=None,
+    )
+    if arm.kind != "losses":
+        return section
+    return msgspec.structs.replace(
+        section,
+        unit=arm.weight_unit,
+        documents=arm.documents,
+        weight=arm.weight,
+        languages=language_table(arms),
     )
 
 # %% ../../nbs/report/05_build.ipynb #32ad5560
@@ -545,17 +603,25 @@ def arm_files(keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
     "(name, part) -> the name of the arm's file, each once without case."
     keys = sorted(keys)
     has_parts = len({part for _, part in keys}) > 1
-    stems, taken = {}, {"report", "badge"}  # .json of these are pages
-    for n, (name, part) in enumerate(keys):
+    stems = {}
+    stems_in_use = {"report", "badge"}  # .json of these are pages
+    for number, (name, part) in enumerate(keys):
         start = file_stem(name) or "arm"
         if has_parts:
             start = f"{file_stem(part) or 'part'}.{start}"
-        stem = start
-        while stem.lower() in taken:
-            stem, n = f"{start}-{n}", n + 1  # noqa: PLW2901 (the next free number)
-        taken.add(stem.lower())
+        stem = _free_stem(start, number, stems_in_use)
+        stems_in_use.add(stem.lower())
         stems[name, part] = stem
     return stems
+
+
+def _free_stem(start: str, number: int, stems_in_use: Collection[str]) -> str:
+    "A stem that no arm has, without case: with a number, from this one on, where it must be."
+    stem = start
+    while stem.lower() in stems_in_use:
+        stem = f"{start}-{number}"
+        number += 1
+    return stem
 
 
 HIDDEN = ("languages", "document_languages", "document_files", "weights")  # shown elsewhere
@@ -563,13 +629,14 @@ HIDDEN = ("languages", "document_languages", "document_files", "weights")  # sho
 
 def compared_level(study: Study, arm: Arm, name: str, row: Row) -> ArmLevel:
     "What a metric that was compared is of one arm, with the arm's own interval."
-    d, interval = row.value, None
+    d = row.value
+    interval = None
     value = d.baseline if name == BASELINE else d.candidate
     if value is not None and row.key[:2] in study.measured:
-        own = prepare_metric(d.metric, arm)  # by itself: a pair shares its bins
-        if not own.of_pair:
-            value = value_of(own, arm)
-        interval = level_interval(own, arm, study.rules.level)[0]
+        metric = prepare_metric(d.metric, arm)  # by itself: a pair shares its bins
+        if not metric.of_pair:
+            value = value_of(metric, arm)
+        interval, _ = level_interval(metric, arm, study.rules.level)
     return ArmLevel(
         title=d.title,
         unit=d.unit,
@@ -594,17 +661,17 @@ def arm_section(
     file: tuple[str | None, str | None] = (None, None),  # its name and sha256
 ) -> ArmSection:
     "Whose arm it is, what it says of itself, its metrics, what these say beside a value."
-    arm, (name, part) = study.arms[key], key
-    metrics, levels, details = detailed_metrics(arm), {}, {}
+    name, part = key
+    arm = study.arms[key]
+    metrics = detailed_metrics(arm)
+    levels = {}
     for row in study.select(part=part, slice=None, against=None):
         if row.role == "level":
             metrics[row.key.metric] = row.value.metric
         elif row.role in ("lead", "rest") and name in (BASELINE, row.key.candidate):
             metrics[row.key.metric] = row.value.metric
             levels[row.key.metric] = compared_level(study, arm, name, row)
-    for metric_name, metric in metrics.items():
-        if detail := detail_of(metric, arm, study.rules.level):
-            details[metric_name] = DetailSection(**asdict(detail))
+    details = _detail_sections(metrics, arm, study.rules.level)
     for metric_name in levels.keys() & details.keys():
         brief = details[metric_name].brief
         levels[metric_name] = msgspec.structs.replace(levels[metric_name], beside=brief)
@@ -619,8 +686,21 @@ def arm_section(
         sha256=file[1],
         levels=levels,
         details=details,
-        provenance={k: v for k, v in arm.provenance.items() if k not in HIDDEN},
+        provenance={
+            field: value for field, value in arm.provenance.items() if field not in HIDDEN
+        },
     )
+
+
+def _detail_sections(
+    metrics: Mapping[str, Metric], arm: Arm, level: float
+) -> dict[str, DetailSection]:
+    "What metrics say of an arm beside their values; nothing of those that say no more."
+    sections = {}
+    for name, metric in metrics.items():
+        if detail := detail_of(metric, arm, level):
+            sections[name] = DetailSection(**asdict(detail))
+    return sections
 
 # %% ../../nbs/report/05_build.ipynb #8a38428c
 def look_sections(looks: Looks, d: Difference) -> Iterator[LookSection]:
@@ -729,21 +809,26 @@ def find_conventions(study: Study, n_rows: int) -> Iterator[str]:
 def data_name(arm: Arm) -> str:
     "The beginning of the digest of a test set, or its name, without blanks and bars."
     kind, _, digest = re.sub(r"[|\s]+", "_", arm.data_id).partition(":")
-    return (f"{kind}:{digest[:12]}" if digest else kind) or "unnamed"
+    if digest:
+        return f"{kind}:{digest[:12]}"
+    return kind or "unnamed"
 
 
 def runs_recipe(study: Study) -> str:
     "How runs over seeds were compared."
     metrics = "+".join(dict.fromkeys(row.key.metric for row in study.rows)) or "none"
     n_candidates = len(study.verdicts)
-    candidates = f"|candidates:{n_candidates}" if n_candidates > 1 else ""
+    recipe = "runs"
+    if n_candidates > 1:
+        recipe += f"|candidates:{n_candidates}"
     n = study.rows[0].value.n if study.rows else 0
-    return f"runs{candidates}|metrics:{metrics}|n:{n}"
+    return f"{recipe}|metrics:{metrics}|n:{n}"
 
 
 def change_recipe(study: Study, n_candidates: int) -> str:
     "How changes were computed: of one pair with its method, units and data."
-    row, rules = study.row, study.rules
+    row = study.row
+    rules = study.rules
     parts = {part for _, part in study.arms}
     if n_candidates > 1 or len(parts) > 1:
         return (
@@ -751,10 +836,12 @@ def change_recipe(study: Study, n_candidates: int) -> str:
             f"|metric:{row.key.metric}|level:{rules.level:g}"
         )
     baseline = study.arms[BASELINE, min(parts)]
-    draws = f":{rules.replicates}@{rules.seed}" if rules.replicates else ""
+    method = row.value.method
+    if rules.replicates:
+        method += f":{rules.replicates}@{rules.seed}"
     return (
         f"metric:{row.key.metric}{getattr(baseline, 'recipe', '')}"
-        f"|method:{row.value.method}{draws}|units:{row.value.units}|level:{rules.level:g}"
+        f"|method:{method}|units:{row.value.units}|level:{rules.level:g}"
         f"|n:{row.value.n}|data:{data_name(baseline)}"
     )
 
@@ -822,6 +909,19 @@ def gates_that_decide(study: Study, pairs: Sequence[PairSection]) -> list[GateSe
 ROLES = ("lead", "rest", "pooled", "control")  # of rows that a document holds
 
 
+def _row_sections(study: Study) -> list[RowSection]:
+    "The changes that a document holds, with what the rules say of their losses."
+    rows = [row for row in study.rows if row.role in ROLES]
+    return [row_section(row, acceptance(study, row).note) for row in rows]
+
+
+def _rationale_of(study: Study) -> str:
+    "What the answer rests on; the answer itself where nothing was judged."
+    if study.measured or study.verdicts:
+        return study.rationale
+    return study.headline
+
+
 @usual_rounding
 def document_of(
     study: Study,
@@ -829,33 +929,33 @@ def document_of(
     version: str | None = None,
 ) -> Document:
     "Everything that follows from a study (@eq-build-function)."
-    rows = [row for row in study.rows if row.role in ROLES]
-    levels = study.select(role="level")
     pairs = [pair_section(study, row) for row in study.select(role="lead")]
     required = required_sections(study)
     gates = [*gates_that_decide(study, pairs), *required]
-    alike = {(pair.candidate, pair.part): pair.units.words.alike for pair in pairs}
-    is_judged = bool(study.measured or study.verdicts)
+    rows = _row_sections(study)
+    levels = [level_section(row) for row in study.select(role="level")]
+    heavy_units = {(pair.candidate, pair.part): pair.units.words.alike for pair in pairs}
+    conventions = dict.fromkeys(find_conventions(study, len(rows) + len(levels)))
     version = version or __version__
     document = Document(
         schema=SCHEMA,
         version=version,
         headline=study.headline,
-        rationale=study.rationale if is_judged else study.headline,
+        rationale=_rationale_of(study),
         claim=study.claim,
         exit=exit_of(study, gates),
         rules=study.rules.to_dict(),
-        rows=[row_section(row, acceptance(study, row).note) for row in rows],
-        levels=[level_section(row) for row in levels],
+        rows=rows,
+        levels=levels,
         pairs=pairs,
         required=required,
-        parts=[*part_sections(study)],
-        rankings=[*ranking_sections(study)],
+        parts=list(part_sections(study)),
+        rankings=list(ranking_sections(study)),
         looks=looks_section(study),
         arms=arm_sections(study, files or {}),
         doubts=find_doubts(study),
-        warnings=find_warnings(study, alike),
-        conventions=[*dict.fromkeys(find_conventions(study, len(rows) + len(levels)))],
+        warnings=find_warnings(study, heavy_units),
+        conventions=list(conventions),
         signature=signature_of(study, version),
         digest="",
         environment={},

@@ -66,10 +66,9 @@ def card_arm(document: Document, candidate: str) -> str:
         cure = f"Choose from {', '.join(names)}"
         usage("--candidate must be in the report", repr(candidate), cure)
     if not candidate and len(names) > 1:
-        good = good_names(document, names)
         cure = "Name one with --candidate; none is shown to be as good as the baseline"
-        if good:
-            cure = f"Give --candidate {good[0]}"
+        if choices := good_names(document, names):
+            cure = f"Give --candidate {choices[0]}"
         usage("a card describes one candidate", ", ".join(names), cure)
     return candidate or names[0]
 
@@ -83,7 +82,8 @@ def card_title(document: Document, name: str) -> str:
 
 def card_claim(row: RowSection) -> str:
     "The claim of a row, with its margin, or with the units that alone decide it."
-    claim, words = claim_text(row), row.words
+    claim = claim_text(row)
+    words = row.words
     if words.claim == "equivalent":
         return f"{claim} within {words.margin}"
     if words.few_units is None:
@@ -174,13 +174,13 @@ def results_file(document: Document, name: str, dataset: str) -> str:
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", dataset):
         usage("--results needs a dataset on the Hub", repr(dataset), "Give --dataset org/name")
     entries = []
-    for one in card_values(document, name):
-        notes = {"metric": one.title, **one.facts}
+    for metric in card_values(document, name):
+        notes = {"metric": metric.title, **metric.facts}
         entries.append(
             EvalResultEntry(
                 dataset_id=dataset,
-                task_id=one.part or one.kind,
-                value=one.value,
+                task_id=metric.part or metric.kind,
+                value=metric.value,
                 notes=", ".join(f"{key} {value}" for key, value in notes.items()),
                 **source_of(document),
             )
@@ -200,20 +200,23 @@ def index_block(document: Document, name: str, dataset: str) -> str:
         if "text_name" in arm.provenance
     }
     results = []
-    for one in card_values(document, name):
-        part = parts[one.part]
-        given = f"{dataset} {one.part}" if dataset else text_of.get(one.part, one.part)
+    for metric in card_values(document, name):
+        part = parts[metric.part]
+        text_name = text_of.get(metric.part, metric.part)
+        if dataset:
+            text_name = f"{dataset} {metric.part}"
+        hash_of_data = {"hash": part.data_id} if part.data_id else None
         results.append(
             EvalResult(
                 task_type=TASKS[part.kind],
                 dataset_type="other",
-                dataset_config=one.part or None,
-                dataset_name=given.strip() or part.data_id or "not recorded",
-                dataset_args={"hash": part.data_id} if part.data_id else None,
-                metric_type=one.kind,
-                metric_name=one.title,
-                metric_value=one.value,
-                metric_args=dict(one.facts),
+                dataset_config=metric.part or None,
+                dataset_name=text_name.strip() or part.data_id or "not recorded",
+                dataset_args=hash_of_data,
+                metric_type=metric.kind,
+                metric_name=metric.title,
+                metric_value=metric.value,
+                metric_args=dict(metric.facts),
                 **source_of(document),
             )
         )

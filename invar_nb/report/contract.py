@@ -17,7 +17,7 @@ import numpy as np
 from ..arms.pair import Pair
 from ..arms.window_losses import WindowLosses, find_splits
 from ..arms.windows import perplexity
-from ..comparison.difference import Settings, measure
+from ..comparison.difference import Difference, Settings, measure
 from ..comparison.rows import CONTROL
 from invar_nb.comparison.rules import (
     Rules,
@@ -63,11 +63,14 @@ def tier_coverage(counts: Mapping[str, int], rules: Rules) -> Fields:
 
 def change_summary(pair: Pair) -> Fields:
     "Mean, spread and extremes of what the windows changed by."
-    changes, tokens = window_changes(pair), pair.baseline.tokens
+    tokens = pair.baseline.tokens
+    changes = window_changes(pair)
+    mean = math.fsum((tokens * changes).tolist()) / float(tokens.sum())
+    deviation = float(changes.std(ddof=1)) if len(changes) > 1 else None
     reason = why_degenerate(changes)
     return {
-        "mean": math.fsum((tokens * changes).tolist()) / float(tokens.sum()),
-        "std": float(changes.std(ddof=1)) if len(changes) > 1 else None,
+        "mean": mean,
+        "std": deviation,
         "min": float(changes.min()),
         "max": float(changes.max()),
         "degenerate": reason is not None,
@@ -84,13 +87,24 @@ def requested_windows(baseline: WindowLosses) -> Fields:
     return {"requested_preview": n // 2, "requested_final": n - n // 2}
 
 
+def _bootstrap_fields(pair: Pair, rules: Rules) -> Fields:
+    "The BCa interval of the sources, and how it was drawn."
+    interval = window_interval(pair, rules)
+    return {
+        "method": "bca",
+        "replicates": rules.replicates,
+        "seed": rules.seed,
+        "level": rules.level,
+        "ci": [interval.low, interval.high],
+    }
+
+
 def window_stats(pair: Pair, rules: Rules) -> Fields:
     "Both halves and the source systems' statistics of paired windows."
     baseline = pair.baseline
-    splits, how = find_splits(baseline)
-    counts = {name: int(keep.sum()) for name, keep in splits.items()}
+    splits, source = find_splits(baseline)
+    counts = {name: int(is_of_split.sum()) for name, is_of_split in splits.items()}
     overlap, basis = overlap_fraction(baseline.window_ids, baseline.tokens)
-    interval = window_interval(pair, rules)
     stats = {
         **requested_windows(baseline),
         **{f"actual_{name}": n for name, n in counts.items()},
@@ -99,16 +113,10 @@ def window_stats(pair: Pair, rules: Rules) -> Fields:
         "window_overlap_basis": basis,
         "paired_windows": len(baseline),
         "paired_delta_summary": change_summary(pair),
-        "bootstrap": {
-            "method": "bca",
-            "replicates": rules.replicates,
-            "seed": rules.seed,
-            "level": rules.level,
-            "ci": [interval.low, interval.high],
-        },
+        "bootstrap": _bootstrap_fields(pair, rules),
         "coverage": tier_coverage(counts, rules),
     }
-    return {**counts, "split": how, "stats": stats}
+    return {**counts, "split": source, "stats": stats}
 
 # %% ../../nbs/report/02_contract.ipynb #50ecd5ce
 def split_perplexities(arm: WindowLosses, splits: Mapping[str, np.ndarray]) -> Fields:
@@ -126,32 +134,34 @@ def pair_fields(study: Study, candidate: str, part: str) -> Fields:
         return {"primary_metric": None, "dataset": None}
     pair = measured.pair
     (row,) = study.select(candidate=candidate, part=part, role="lead")
-    d, name = row.value, row.value.metric.name
+    dataset = {"windows": window_stats(pair, study.rules)}
+    return {"primary_metric": _primary_fields(pair, row.value), "dataset": dataset}
+
+
+def _primary_fields(pair: Pair, d: Difference) -> Fields:
+    "The leading metric as the sources write it, with the perplexities of both halves."
+    name = d.metric.name
     display = d.ratio_interval or d.interval
     splits = find_splits(pair.baseline)[0] | {"all": np.ones(pair.n, dtype=bool)}
-    arms = {
-        "baseline": split_perplexities(pair.baseline, splits),
-        "candidate": split_perplexities(pair.candidate, splits),
-    }
-    primary = {
+    baseline = split_perplexities(pair.baseline, splits)
+    candidate = split_perplexities(pair.candidate, splits)
+    return {
         "kind": "ppl_causal" if name == "perplexity" else name,
         "metric": name,
         "unit": d.unit,
         "direction": d.better,
         "scale": d.scale,
         "delta": d.delta,
-        "preview": arms["candidate"]["preview"],
-        "final": arms["candidate"]["final"],
+        "preview": candidate["preview"],
+        "final": candidate["final"],
         "ratio": d.ratio,
         "ci": [d.interval.low, d.interval.high],
         "level": d.level,
         "display_ci": [display.low, display.high],
         "method": d.method,
         "p_value": d.p_value,
-        "arms": arms,
+        "arms": {"baseline": baseline, "candidate": candidate},
     }
-    dataset = {"windows": window_stats(pair, study.rules)}
-    return {"primary_metric": primary, "dataset": dataset}
 
 
 def source_fields(study: Study, pairs: Sequence[PairSection]) -> Fields:

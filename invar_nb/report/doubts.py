@@ -7,8 +7,8 @@ __all__ = ['VALUES_OF', 'TENSOR', 'MATTERS', 'LAST_DIGITS', 'LOSSY', 'OFTEN', 'R
            'recast_clause', 'same_weights_clause', 'weights_sentence', 'count_identical', 'items_sentence',
            'find_facts', 'recorded', 'copies_sentence', 'setting_lines', 'shift_sentence', 'engine_of',
            'server_sentence', 'cure_of_topics', 'topics_sentence', 'pair_doubts', 'gain_doubt', 'hidden_doubts',
-           'few_units_note', 'smallest_p_note', 'rests_on_spread', 'family_notes', 'lines_once', 'copies_of_arms',
-           'find_doubts', 'other_scores', 'cut_off_sentence', 'interval_warnings', 'arm_warnings',
+           'few_units_note', 'smallest_p_note', 'rests_on_spread', 'family_notes', 'lines_once', 'with_labels',
+           'copies_of_arms', 'find_doubts', 'other_scores', 'cut_off_sentence', 'interval_warnings', 'arm_warnings',
            'temperature_warning', 'pair_warnings', 'tier_warnings', 'expired_warnings', 'pooled_warnings',
            'find_warnings']
 
@@ -60,7 +60,8 @@ def weights_between(baseline: Arm, candidate: Arm) -> Mapping:
     weights = candidate.provenance.get("weights") or {"digests": None}  # of two other models?
     if weights["digests"] == digests and (weights["state"] == "identical") == has_one_digest:
         return weights
-    return {"state": "identical" if has_one_digest else "different", "settings": ()}
+    state = "identical" if has_one_digest else "different"
+    return {"state": state, "settings": ()}
 
 
 def capitalised(clause: str) -> str:
@@ -90,8 +91,9 @@ def same_weights_clause(state: str, tensors: int | None, recast: int | None) -> 
 
 def weights_sentence(weights: Mapping) -> str:
     "What differs, from counts: no text of an evidence file is repeated, but a tensor's name."
-    state, tensors = weights.get("state"), weights.get("tensors")
-    changed, recast = weights.get("tensors_changed"), weights.get("recast")
+    state = weights.get("state")
+    tensors = weights.get("tensors")
+    changed = weights.get("tensors_changed")
     if state == "unknown" and "digests" in weights:
         return (
             "The weight files differ; their tensors were not compared. invar-nb diff "
@@ -101,7 +103,7 @@ def weights_sentence(weights: Mapping) -> str:
         return ""
     if state != "identical" and (not tensors or changed is None):
         return "The weights differ."
-    if clause := same_weights_clause(state, tensors, recast):
+    if clause := same_weights_clause(state, tensors, weights.get("recast")):
         return f"{capitalised(clause)}."
     sentence = f"The weights differ in {changed} of {counted(tensors, 'tensors')}"
     for tensor in weights.get("largest", ())[:1]:
@@ -179,17 +181,19 @@ def copies_sentence(pair: Pair, units: Units) -> str:
     n = len(units.copied)
     if not n:
         return ""
-    is_of_documents = units.name == "documents"
-    nouns, names = ("windows", pair.ids)
-    if is_of_documents:
-        nouns, names = "documents", pair.clusters
+    nouns = "windows"
+    names = pair.ids
+    order = ""
+    if units.name == "documents":
+        nouns = "documents"
+        names = pair.clusters
+        order = "the order of their windows and "
     copy, original = (names[row] for row in units.copied[0].tolist())
-    alike = ", bit for bit in tokens and losses"
+    likeness = ", bit for bit in tokens and losses"
     if units.has_near_copies:
-        order = "the order of their windows and " if is_of_documents else ""
-        alike = f" in tokens and losses, up to {order}the rounding of another batch"
+        likeness = f" in tokens and losses, up to {order}the rounding of another batch"
     return (
-        f"{n:,} of {units.n_units + n:,} {nouns} are copies of others{alike}, as {copy} of "
+        f"{n:,} of {units.n_units + n:,} {nouns} are copies of others{likeness}, as {copy} of "
         f"{original}. Copies count as one: {counted(units.n_units, noun_of(units.name))} "
         "differ."
     )
@@ -238,12 +242,13 @@ def server_sentence(pair: Pair, d: Difference) -> str:
     if noise is None:
         return ""
     moved = f"the same request, repeated, moved by {noise:.2g} nats per token"
-    engines = engine_of(pair.baseline), engine_of(pair.candidate)
-    if engines[0] != engines[1]:
+    of_baseline = engine_of(pair.baseline)
+    of_candidate = engine_of(pair.candidate)
+    if of_baseline != of_candidate:
         return (
-            f"The models ran on different engines ({' and '.join(engines)}), which can differ "
-            f"by tenths of a nat per token with the same weights; {moved}. Score both through "
-            "one engine, or one model through both as a control."
+            f"The models ran on different engines ({of_baseline} and {of_candidate}), which "
+            f"can differ by tenths of a nat per token with the same weights; {moved}. Score "
+            "both through one engine, or one model through both as a control."
         )
     if noise >= abs(d.delta) / 2:
         return f"The difference is as small as the noise of the server: {moved}."
@@ -300,7 +305,8 @@ def gain_doubt(study: Study, row: Row) -> str:
 
 def hidden_doubts(row: Row) -> Iterator[str]:
     "That units lost far more than the rest moved, where the row does not say so already."
-    d, margin = row.value, row.margin
+    d = row.value
+    margin = row.margin
     if not margin:
         return
     if row.claim == "inconclusive" and is_decided_by_few(d, margin):
@@ -316,7 +322,8 @@ OFTEN, RARELY = 0.5, 0.1  # wrong claims of which a note warns, and which enough
 
 def few_units_note(values: Sequence[Difference], alpha: float) -> str:
     "That some claim of these rows may well be wrong, and how many units would do; else ''."
-    fewest, n_rows = min(values, key=lambda d: d.units_eff), len(values)
+    n_rows = len(values)
+    fewest = min(values, key=lambda d: d.units_eff)
     if alpha > 0.05 or rate_if_few(n_rows, fewest.units_eff) <= OFTEN:
         return ""
     line = (
@@ -336,12 +343,12 @@ def few_units_note(values: Sequence[Difference], alpha: float) -> str:
 def smallest_p_note(values: Sequence[Difference], alpha: float) -> str:
     "That so few units cannot show any change among so many rows; else ''."
     fewest = min(values, key=lambda d: d.n_units)
-    least = 2.0 ** (1 - fewest.n_units)
-    if least * len(values) <= alpha:
+    smallest_p = 2.0 ** (1 - fewest.n_units)
+    if smallest_p * len(values) <= alpha:
         return ""
     units = counted(fewest.n_units, noun_of(fewest.units))
     return (
-        f"With {units} no p-value of a change can fall below {least:.2g}, so no row can "
+        f"With {units} no p-value of a change can fall below {smallest_p:.2g}, so no row can "
         f"be called changed among {len(values)} that are judged together."
     )
 
@@ -354,8 +361,11 @@ def rests_on_spread(row: Row) -> bool:
 
 def family_notes(study: Study, *, of_leading: bool) -> Iterator[str]:
     "What few units do to claims that rest on a family: of the rows that decide, or the rest."
-    alpha, leading = round(1 - study.rules.level, 12), study.leading
-    rows = leading if of_leading else [row for row in study.rows if row not in leading]
+    alpha = round(1 - study.rules.level, 12)
+    leading = study.leading
+    rows = leading
+    if not of_leading:
+        rows = [row for row in study.rows if row not in leading]
     values = [row.value for row in rows if rests_on_spread(row)]
     if len(values) < 2:
         return
@@ -372,10 +382,14 @@ def lines_once(study: Study, lines_of: Callable[[Row], Iterator[str]]) -> list[s
     for row in rows:
         for line in filter(None, lines_of(row)):
             labels_of.setdefault(line, []).append(study.label(row.key))
-    return [
-        line if len(labels) == len(rows) else f"{'; '.join(labels)}: {line}"
-        for line, labels in labels_of.items()
-    ]
+    return [with_labels(line, labels, len(rows)) for line, labels in labels_of.items()]
+
+
+def with_labels(line: str, labels: Sequence[str], n_rows: int) -> str:
+    "A line, behind the names of its rows where it is not about all of so many."
+    if len(labels) == n_rows:
+        return line
+    return f"{'; '.join(labels)}: {line}"
 
 
 def copies_of_arms(study: Study) -> Iterator[str]:
@@ -405,7 +419,7 @@ def find_doubts(study: Study) -> list[str]:
 def other_scores(arm: Arm) -> Iterator[str]:
     "What else files have: a score or filter not asked for, columns that are not read."
     ignored = arm.provenance.get("ignored", {})
-    unread = [name for name, why in ignored.items() if why == UNREAD]
+    unread = [name for name, reason in ignored.items() if reason == UNREAD]
     if unread:
         yield (
             f"Not read: {', '.join(unread)}. Probabilities are called p_LABEL, one "
@@ -415,7 +429,8 @@ def other_scores(arm: Arm) -> Iterator[str]:
     source = arm.source
     task = source.get("task")
     of_task = f" of {task}" if task else ""
-    scores, filters = source.get("other_metrics"), source.get("other_filters")
+    scores = source.get("other_metrics")
+    filters = source.get("other_filters")
     if scores and not source.get("metric_asked"):
         yield (
             f"The score{of_task} is {source.get('metric')}; the files also have "
@@ -428,21 +443,30 @@ def other_scores(arm: Arm) -> Iterator[str]:
         )
 
 # %% ../../nbs/report/04_doubts.ipynb #bcut01
+def _tokens_at_cut_off(arm: Arm) -> int:
+    "Tokens that lie at the cut-off of a logits file; 0 where the arm is of none."
+    source = arm.provenance.get("source")
+    if not isinstance(source, Mapping):
+        return 0
+    return source.get("tokens_at_cut_off", 0)
+
+
 def cut_off_sentence(pair: Pair) -> str:
     "How much the tokens at the cut-off of llama.cpp's logits files may move the change."
     if pair.kind != "losses":
         return ""
-    sources = [arm.provenance.get("source") for arm in (pair.baseline, pair.candidate)]
-    cut = [s.get("tokens_at_cut_off", 0) if isinstance(s, Mapping) else 0 for s in sources]
-    if not any(cut):
+    of_baseline = _tokens_at_cut_off(pair.baseline)
+    of_candidate = _tokens_at_cut_off(pair.candidate)
+    largest = max(of_baseline, of_candidate)
+    if not largest:
         return ""
     n = int(pair.candidate.tokens.sum())
-    of_perplexity = 100 * math.expm1(max(cut) / n)
+    of_perplexity = 100 * math.expm1(largest / n)
     return (
-        f"{cut[0]:,} tokens of the baseline and {cut[1]:,} of the candidate, of {n:,}, lie at "
-        "the cut-off of the logits files, 16 nats below the likeliest token; what they lost "
-        f"beyond it is not known. One nat more for each would be {of_perplexity:.2g} % of "
-        "perplexity."
+        f"{of_baseline:,} tokens of the baseline and {of_candidate:,} of the candidate, of "
+        f"{n:,}, lie at the cut-off of the logits files, 16 nats below the likeliest token; "
+        "what they lost beyond it is not known. One nat more for each would be "
+        f"{of_perplexity:.2g} % of perplexity."
     )
 
 # %% ../../nbs/report/04_doubts.ipynb #b680z5yy
@@ -478,11 +502,12 @@ def arm_warnings(name: str, arm: Arm) -> Iterator[str]:
 
 def temperature_warning(pair: Pair) -> str:
     "That samples were drawn at different temperatures; else ''."
-    arms = pair.baseline, pair.candidate
+    arms = (pair.baseline, pair.candidate)
     temperatures = {arm.provenance.get("temperature") for arm in arms} - {None}
     if len(temperatures) < 2:
         return ""
-    low, high = min(temperatures), max(temperatures)
+    low = min(temperatures)
+    high = max(temperatures)
     return f"The samples were drawn at different temperatures: {low:g} and {high:g}."
 
 
@@ -500,8 +525,8 @@ def pair_warnings(measured: Measured, d: Difference, level: float) -> Iterator[s
     yield cut_off_sentence(pair)
     if name := pair.baseline.provenance.get("unclustered"):
         yield f"There is no field {name!r}: nothing is clustered by it."
-    for name, why in measured.missing.items():
-        yield f"{name} not computed: {why}."
+    for name, reason in measured.missing.items():
+        yield f"{name} not computed: {reason}."
 
 # %% ../../nbs/report/04_doubts.ipynb #dbt20
 def tier_warnings(study: Study, measured: Measured) -> list[str]:
@@ -526,17 +551,19 @@ def pooled_warnings(study: Study) -> Iterator[str]:
     for row in study.rows:
         if row.role != "pooled" or row.about["spread"] is None:
             continue
-        few = "; a claim on texts like these needs 10" if row.value.units_eff < 10 else ""
+        shortage = ""
+        if row.value.units_eff < 10:
+            shortage = "; a claim on texts like these needs 10"
         next_text = span_text(*row.about["prediction"], row.value)
         yield (
-            f"{len(row.about['weights'])} texts are as many independent units{few}. "
+            f"{len(row.about['weights'])} texts are as many independent units{shortage}. "
             f"The next such text may lie from {next_text}."
         )
 
 
 def find_warnings(
     study: Study,
-    alike: Mapping[tuple[str, str], str | None],  # (candidate, part) -> on heavy units
+    heavy_units: Mapping[tuple[str, str], str | None],  # (candidate, part) -> a sentence
 ) -> list[str]:
     "The warnings of all pairs, each once, and those of pooled texts."
 
@@ -544,7 +571,7 @@ def find_warnings(
         measured = study.measured[row.key[:2]]
         yield from tier_warnings(study, measured)
         yield from pair_warnings(measured, row.value, study.rules.level)
-        yield alike[row.key[:2]] or ""
+        yield heavy_units[row.key[:2]] or ""
 
     return [
         *study.notes,

@@ -108,8 +108,9 @@ class Requirement:
         )
         if not self.passed:
             reasons = "; ".join(self.shortfalls())
-            more = "; ..." if len(self.missed) > 3 else ""
-            return f"{first} ({reasons}{more})."
+            if len(self.missed) > 3:
+                reasons += "; ..."
+            return f"{first} ({reasons})."
         if len({row.key.metric for row in self.rows}) > 1:
             return f"{first}."
         worst = max(self.rows, key=lambda row: row.value.worse.high)
@@ -148,11 +149,15 @@ def find_requirement(study: Study, candidate: str) -> Requirement:
             "Slice by a column, or require parts",
             error=UsageError,
         )
-    noun, rows, unsliced = "parts and slices", [*leads, *slices], []
+    noun = "parts and slices"
+    rows = [*leads, *slices]
+    unsliced = []
     if required == "parts":
-        noun, rows = "parts", leads
+        noun = "parts"
+        rows = leads
     if required == "slices":
-        noun, rows = "slices", slices
+        noun = "slices"
+        rows = slices
         unsliced = sorted(metric_of.keys() - {row.key.part for row in slices})
     return Requirement(
         candidate=candidate,
@@ -225,20 +230,20 @@ def is_about(accepted: Accepted, row: Row, lead_metrics: Mapping[tuple, str]) ->
 
 def acceptance(study: Study, row: Row) -> Acceptance:
     "Whether a row's loss is accepted, and what the rules say of it."
-    found = Acceptance()
+    verdict = Acceptance()
     if not study.rules.accepted:
-        return found
+        return verdict
     if row.claim != "regressed" and not is_loss_of_few(row):
-        return found
+        return verdict
     lead_metrics = {
         lead.key[:2]: lead.key.metric for lead in study.rows if lead.role in ("lead", "pooled")
     }
     for accepted in study.rules.accepted:
         if is_about(accepted, row, lead_metrics):
-            found = judge_acceptance(row, accepted)
-            if found.is_accepted:
+            verdict = judge_acceptance(row, accepted)
+            if verdict.is_accepted:
                 break
-    return found
+    return verdict
 
 # %% ../../nbs/report/03_exit_code.ipynb #few9
 def distinct_name(study: Study, row: Row) -> str:
@@ -250,8 +255,9 @@ def distinct_name(study: Study, row: Row) -> str:
 def distinct_names(study: Study, rows: Sequence[Row], most: int) -> str:
     "What the first rows are about, and how many more there are."
     names = "; ".join(filter(None, (distinct_name(study, row) for row in rows[:most])))
-    more = f" and {len(rows) - most} more" if len(rows) > most else ""
-    return names + more
+    if len(rows) > most:
+        names += f" and {len(rows) - most} more"
+    return names
 
 
 def where_text(study: Study, rows: Sequence[Row], most: int) -> str:
@@ -319,7 +325,7 @@ class Outcome:
         return self.required != "not-beyond" or row.shows("beyond")
 
     @property
-    def lost(self) -> list[Row]:
+    def regressed(self) -> list[Row]:
         "Rows of the candidates that decide which regressed, accepted or not."
         return [
             row
@@ -381,8 +387,10 @@ def leading_row_regressed(outcome: Outcome) -> ExitSection | None:
     rows = [row for row in outcome.stopping if row.key in deciding]
     if not rows:
         return None
-    where = where_text(outcome.study, rows, 12) if len(outcome.leading) > 1 else ""
-    claim, notes = f"{titles_of(rows)} regressed{where}", outcome.notes(rows)
+    claim = f"{titles_of(rows)} regressed"
+    if len(outcome.leading) > 1:
+        claim += where_text(outcome.study, rows, 12)
+    notes = outcome.notes(rows)
     is_of_runs = bool(outcome.study.verdicts)
     if is_of_runs or any(row.shows("beyond") for row in rows):
         return exit_section(1, "primary_regressed", f"{claim}{notes}")
@@ -468,7 +476,7 @@ def requirement_missed(outcome: Outcome) -> ExitSection | None:
 
 def no_loss_beyond_shown(outcome: Outcome) -> ExitSection | None:
     "A loss was shown, but only one beyond the margin was to stop the job."
-    if all(map(outcome.is_accepted, outcome.lost)):
+    if all(map(outcome.is_accepted, outcome.regressed)):
         return None
     reason = "a loss was shown, but none beyond the margin"
     return exit_section(0, "no_loss_beyond_shown", reason)
@@ -483,10 +491,10 @@ def evidence_undecided(outcome: Outcome) -> ExitSection | None:
 
 def accepted_loss(outcome: Outcome) -> ExitSection | None:
     "The rules accept all losses that were shown."
-    if not outcome.lost:
+    if not outcome.regressed:
         return None
     texts = []
-    for row in outcome.lost:
+    for row in outcome.regressed:
         where = where_text(outcome.study, [row], 1)
         note = outcome.acceptances[row.key].note
         texts.append(f"{row.value.title} regressed{where}, {note}")

@@ -10,6 +10,7 @@ __all__ = ['COLOURS', 'UNSEEN', 'visible', 'markdown', 'show', 'percent', 'markd
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 
 from ..foundations.interval import reach_of
@@ -48,21 +49,33 @@ def markdown(text: object) -> str:
     text = visible(" ".join(str(text).split())).replace("&", "&amp;").replace("<", "&lt;")
     text = "".join("\\" + c if c in "\\`*_[]#|~>" else c for c in text)
     text = re.sub(r"(?i)(?<=[a-z]):(?=//)|(?<=www)\.", r"\\\g<0>", text)
-    name, address = r"(?<!\w)@(?=\w)", r"@(?=[\w\\-]+\.\w)"
+    name = r"(?<!\w)@(?=\w)"
+    address = r"@(?=[\w\\-]+\.\w)"
     return re.sub(f"{name}|{address}", "@&#8203;", text)  # as bots do that quote a name
 
 # %% ../../nbs/report/00_figures.ipynb #e89a978e
 def show(value: object) -> str:
     "One value for a table cell: None as a dash, integers grouped, floats to four digits."
-    if value is None or isinstance(value, bool):
-        return {None: "-", True: "yes", False: "no"}[value]
-    if isinstance(value, float):
-        return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (int, float)):
+        return _show_number(value)
     if isinstance(value, dict):
         return "; ".join(f"{name}: {show(part)}" for name, part in sorted(value.items()))
     if isinstance(value, (list, tuple)):
         return ", ".join(map(show, value)) or "none"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return str(value)
+
+
+def _show_number(value: float) -> str:
+    "Integers and large numbers grouped, others to four digits."
+    if isinstance(value, int):
+        return f"{value:,}"
+    if 1e4 <= abs(value) < 1e15:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
 
 
 def percent(delta: float | None) -> str:
@@ -75,9 +88,26 @@ def percent(delta: float | None) -> str:
 
 def markdown_table(table: object) -> str:  # with heads and rows, as `Table`
     "A table in Markdown: a line for the heads, a line for each row."
-    lines = [f"| {' | '.join(markdown(show(cell)) for cell in row)} |" for row in table.rows]
-    heads = f"| {' | '.join(map(markdown, table.heads))} |"
-    return "\n".join([heads, "|" + " --- |" * len(table.heads), *lines])
+    heads = [markdown(head) for head in table.heads]
+    rows = [[_markdown_cell(cell) for cell in row] for row in table.rows]
+    rule = ["---" for _ in heads]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, rule, *rows))
+
+
+def _markdown_cell(value: object) -> str:
+    "A value as Markdown that prints as it is."
+    return markdown(show(value))
+
+
+def _css_text(value: object) -> str:
+    "A value as a quoted text of CSS."
+    escaped = re.sub(r'["\\]', lambda mark: f"\\{ord(mark[0]):x} ", visible(value))
+    return f'"{escaped}"'
+
+
+def _visible_lines(value: object) -> str:
+    "A value line by line, with control characters as escapes."
+    return "\n".join(map(visible, show(value).split("\n")))
 
 
 @cache
@@ -87,22 +117,22 @@ def environment(
     "The jinja2 environment of this package; an unknown name is an error."
     import jinja2
 
-    made = jinja2.Environment(
+    templates = jinja2.Environment(
         loader=jinja2.PackageLoader("invar_nb.report"),
         autoescape=escape,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(
+    templates.filters.update(
         at="{:.2f}".format,
         ink=COLOURS.get,
-        markdown=lambda x: markdown(show(x)),
+        markdown=_markdown_cell,
         markdown_table=markdown_table,
-        css=lambda x: '"%s"' % re.sub(r'["\\]', lambda m: f"\\{ord(m[0]):x} ", visible(x)),
-        shown=lambda x: "\n".join(map(visible, show(x).split("\n"))),
+        css=_css_text,
+        shown=_visible_lines,
     )
-    return made
+    return templates
 
 # %% ../../nbs/report/00_figures.ipynb #4bc61fd2
 class Picture(str):
@@ -121,28 +151,31 @@ def draw(
     most: int = 520,  # widest on screen [px]; narrower screens scale it
 ) -> Picture:
     "Marks as SVG: the same marks give the same text."
+    template = environment(True).get_template("figure.svg.j2")
     return Picture(
-        environment(True)
-        .get_template("figure.svg.j2")
-        .render(
+        template.render(
             marks=marks, title=visible(title), width=width, height=f"{height:g}", most=most
         )
     )
 
 
-def _box(x, y, w, h):
+def _box(x: float, y: float, w: float, h: float) -> dict:
     return {"kind": "box", "x": x, "y": y, "w": w, "h": h, "c": "band"}
 
 
-def _dot(x, y, r, c="ink"):
+def _dot(x: float, y: float, r: float, c: str = "ink") -> dict:
     return {"kind": "dot", "x": x, "y": y, "r": r, "c": c}
 
 
-def _line(x, y, x2, y2, c="ink", w=1.5, dash=""):
+def _line(
+    x: float, y: float, x2: float, y2: float, c: str = "ink", w: float = 1.5, dash: str = ""
+) -> dict:
     return {"kind": "line", "x": x, "y": y, "x2": x2, "y2": y2, "c": c, "w": w, "dash": dash}
 
 
-def _text(x, y, text, anchor="middle", c="soft", bold=False):
+def _text(
+    x: float, y: float, text: str, anchor: str = "middle", c: str = "soft", bold: bool = False
+) -> dict:
     return {
         "kind": "text",
         "x": x,
@@ -163,18 +196,34 @@ def ticks(
     wanted: int = 6,  # steps there is space for
 ) -> list[float]:
     "The multiples of a round step from low to high."
-    step = 10.0 ** math.floor(math.log10((high - low) / wanted))
-    step *= min((m for m in (1, 2, 5, 10) if (high - low) / (m * step) <= wanted), default=10)
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    power = 10.0 ** math.floor(math.log10((high - low) / wanted))
+    multiples = [m for m in (1, 2, 5, 10) if (high - low) / (m * power) <= wanted]
+    step = power * min(multiples, default=10)
+    first = math.ceil(low / step - 1e-9)
+    last = math.floor(high / step + 1e-9)
     return [float(f"{k * step:.12g}") for k in range(first, last + 1)]
 
 
-def _axis(values, start, stop):
-    "A little more than the range of values, and the map from it to these pixels."
-    low, high = min(values), max(values)
+@dataclass(frozen=True)
+class _Axis:
+    "A range of values, and the pixels on which it is drawn; called, the pixel of a value."
+
+    low: float
+    high: float
+    start: float  # pixel of low
+    stop: float  # pixel of high
+
+    def __call__(self, value: float) -> float:
+        length = self.stop - self.start
+        return self.start + (value - self.low) * length / (self.high - self.low)
+
+
+def _axis_around(values: Sequence[float], start: float, stop: float) -> _Axis:
+    "The axis of a little more than the range of values."
+    low = min(values)
+    high = max(values)
     pad = 0.07 * (high - low) or max(abs(low), 1e-3)
-    low, high = low - pad, high + pad
-    return low, high, lambda value: start + (value - low) * (stop - start) / (high - low)
+    return _Axis(low - pad, high + pad, start, stop)
 
 
 class _Panel:
@@ -185,8 +234,10 @@ class _Panel:
         self.start = start
         self.top = start + 22
         self.bottom = start + 30 + 42 * len(forest["bars"])
-        self.reach = reach_of(forest["bars"], forest["margin"]) if forest["zero"] else math.inf
-        self.left, self.right, self.x = _axis(self._ends(), 14, 406)
+        self.reach = math.inf
+        if forest["zero"]:
+            self.reach = reach_of(forest["bars"], forest["margin"])
+        self.x = _axis_around(self._ends(), 14, 406)
 
     def _ends(self) -> list[float]:
         "What the axis has to reach."
@@ -217,7 +268,7 @@ class _Panel:
         "The margin and the line of no change behind a bar."
         marks = []
         if margin := self.forest["margin"]:
-            low, high = self.x(margin[0]), self.x(margin[1])
+            low, high = map(self.x, margin)
             marks.append(_box(low, y - 9, high - low, 18))
         if self.forest["zero"]:
             marks.append(_line(self.x(0), y - 9, self.x(0), y + 9, "soft", 1))
@@ -225,7 +276,8 @@ class _Panel:
 
     def end(self, value: float, y: float, colour: str) -> list[dict]:
         "The end of an interval: a stroke, or an arrow where it lies beyond the axis."
-        at, toward = self.x(self.inside(value)), math.copysign(6, value)
+        at = self.x(self.inside(value))
+        toward = math.copysign(6, value)
         if self.inside(value) == value:
             return [_line(at, y - 6, at, y + 6, colour, 2)]
         return [_line(at - toward, y + dy, at, y, colour, 2) for dy in (-6, 6)]
@@ -233,10 +285,12 @@ class _Panel:
     def bar(self, i: int) -> list[dict]:
         "A bar with its name and its numbers above it."
         label, estimate, low, high, claim = self.forest["bars"][i]
-        y, colour = self.top + 42 * i + 32, _CLAIMS.get(claim, "ink")
+        y = self.top + 42 * i + 32
+        colour = _CLAIMS.get(claim, "ink")
         marks = self.behind(y)
         marks.append(_text(14, y - 13, label, "start", colour, True))
-        low_x, high_x = self.x(self.inside(low)), self.x(self.inside(high))
+        low_x = self.x(self.inside(low))
+        high_x = self.x(self.inside(high))
         marks.append(_line(low_x, y, high_x, y, colour, 4))
         if self.forest["words"]:
             marks.append(_text(406, y - 13, self.forest["words"][i], "end", colour))
@@ -252,8 +306,10 @@ class _Panel:
             _line(14, bottom, 406, bottom, "soft", 1),
             _text(210, bottom + 36, self.forest["axis"]),
         ]
-        for tick in ticks(self.left, self.right):
-            name = f"{tick:+g}" if tick and self.forest["zero"] else f"{tick:g}"
+        for tick in ticks(self.x.low, self.x.high):
+            name = f"{tick:g}"
+            if tick and self.forest["zero"]:
+                name = f"{tick:+g}"
             inset = 4 * len(name)  # half its width: the whole label stays in the picture
             at = min(max(self.x(tick), inset), 420 - inset)
             marks.append(_line(self.x(tick), bottom, self.x(tick), bottom + 4, "soft", 1))
@@ -294,45 +350,78 @@ def interval_figure(
         "zero": zero,
         "note": note,
     }
-    marks, height, titles = [], 0, []
+    marks = []
+    height = 0
+    titles = []
     for panel in (first, *map(vars, more)):
-        drawn, height = _panel(panel, height)
-        marks += drawn
-        ends = (
-            f"{label}: {low:+.3g} to {high:+.3g}" for label, _, low, high, _ in panel["bars"]
-        )
-        titles.append(f"{'; '.join(ends)}; {panel['axis']}")
-        if panel["note"]:
-            titles[-1] += f"; {panel['note']}"
+        panel_marks, height = _panel(panel, height)
+        marks += panel_marks
+        titles.append(_panel_title(panel))
     return draw(marks, height=height, title=". ".join(titles))
 
-# %% ../../nbs/report/00_figures.ipynb #62bcd499
-def _grid(values, x, x2, y, names="{:g}".format):
-    "Level lines with their values at the left."
-    return [
-        mark
-        for t in values
-        for mark in (
-            _line(x, y(t), x2, y(t), "rule", 1),
-            _text(x - 5, y(t) + 4, names(t), "end"),
-        )
+
+def _panel_title(forest: Mapping) -> str:
+    "What a screen reader says of an axis with its bars."
+    parts = [
+        f"{label}: {low:+.3g} to {high:+.3g}" for label, _, low, high, _ in forest["bars"]
     ]
+    title = f"{'; '.join(parts)}; {forest['axis']}"
+    if forest["note"]:
+        title += f"; {forest['note']}"
+    return title
+
+# %% ../../nbs/report/00_figures.ipynb #62bcd499
+def _grid(
+    values: Sequence[float],
+    x: float,
+    x2: float,
+    y: Callable[[float], float],
+    name_of: Callable[[float], str] = "{:g}".format,
+) -> list[dict]:
+    "Level lines with their values at the left."
+    marks = []
+    for value in values:
+        marks.append(_line(x, y(value), x2, y(value), "rule", 1))
+        marks.append(_text(x - 5, y(value) + 4, name_of(value), "end"))
+    return marks
 
 
 def _groups(values: Sequence[float], most: int) -> list[Sequence[float]]:
     "Neighbours together, so that there are at most so many groups."
-    n, groups = len(values), min(len(values), most)
-    at = [round(i * n / groups) for i in range(groups + 1)]
-    return [values[start:stop] for start, stop in zip(at[:-1], at[1:], strict=True)]
+    n = len(values)
+    n_groups = min(n, most)
+    edges = [round(i * n / n_groups) for i in range(n_groups + 1)]
+    return [values[start:stop] for start, stop in zip(edges[:-1], edges[1:], strict=True)]
 
 
-def _stem(x: float, part: Sequence[float], mean: float, y: Callable, width: float) -> list:
-    "The mean of neighbouring windows, with their range behind."
-    colour = "worse" if mean > 0 else "better"
-    return [
-        _line(x, y(max(part)), x, y(min(part)), "rule", 1),
-        _line(x, y(0), x, y(mean), colour, width),
-    ]
+def _place(i: int, n: int) -> float:
+    "The pixel of the i-th of n changes, from left to right."
+    return 46 + (i + 0.5) * 364 / n
+
+
+def _stems(
+    groups: Sequence[Sequence[float]],  # of neighbouring windows
+    means: Sequence[float],  # of each group
+    y: _Axis,
+) -> list[dict]:
+    "The mean of each group of windows, with its range behind."
+    width = max(1, min(5, 250 / len(groups)))
+    marks = []
+    for i, (group, mean) in enumerate(zip(groups, means, strict=True)):
+        x = _place(i, len(groups))
+        colour = "worse" if mean > 0 else "better"
+        marks.append(_line(x, y(max(group)), x, y(min(group)), "rule", 1))
+        marks.append(_line(x, y(0), x, y(mean), colour, width))
+    return marks
+
+
+def _dots(means: Sequence[float], y: _Axis) -> list[dict]:
+    "The mean of each group of documents."
+    marks = []
+    for i, mean in enumerate(means):
+        colour = "worse" if mean > 0 else "better"
+        marks.append(_dot(_place(i, len(means)), y(mean), 2, colour))
+    return marks
 
 
 def changes_figure(
@@ -344,22 +433,22 @@ def changes_figure(
     axis: str = "",  # what is drawn upwards, with its unit
 ) -> Picture:
     "Change of every window in the order of the text, or of documents in rising order."
-    noun, most, values = "windows in text order", 120, [float(x) for x in values]
-    if ends is not None:
-        noun, most, values = "documents, smallest change first", 150, sorted(values)
-    parts = _groups(values, most)
-    means = [math.fsum(part) / len(part) for part in parts]
-    low, high, y = _axis([0.0, *(values if ends is None else (*means, *ends))], 160, 10)
-    marks = _grid(ticks(low, high, 4), 46, 410, y)
-    if ends:
+    values = [float(value) for value in values]
+    if ends is None:
+        noun = "windows in text order"
+        groups = _groups(values, 120)
+    else:
+        noun = "documents, smallest change first"
+        groups = _groups(sorted(values), 150)
+    means = [math.fsum(group) / len(group) for group in groups]
+    reached = values if ends is None else [*means, *ends]
+    y = _axis_around([0.0, *reached], 160, 10)
+    marks = _grid(ticks(y.low, y.high, 4), 46, 410, y)
+    if ends is None:
+        marks += _stems(groups, means, y)
+    else:
         marks.insert(0, _box(46, y(ends[1]), 364, max(y(ends[0]) - y(ends[1]), 1)))
-    width = max(1, min(5, 250 / len(parts)))
-    for i, (part, level) in enumerate(zip(parts, means, strict=True)):
-        x = 46 + (i + 0.5) * 364 / len(parts)
-        if ends:
-            marks.append(_dot(x, y(level), 2, "worse" if level > 0 else "better"))
-        else:
-            marks += _stem(x, part, level, y, width)
+        marks += _dots(means, y)
     marks += [
         _line(46, y(0), 410, y(0)),
         _line(46, y(mean), 410, y(mean), w=1.2, dash="6 4"),
@@ -377,14 +466,16 @@ def reliability_figure(
     bins: Sequence[tuple[int, float, float]],  # (examples, mean confidence, accuracy)
 ) -> Picture:
     "Accuracy against confidence by populated bin."
-    total, marked = sum(n for n, _, _ in bins), (0, 0.25, 0.5, 0.75, 1)
-    x = lambda v: 46 + 250 * v
-    y = lambda v: 260 - 250 * v
-    marks = [_box(46, 10, 250, 250), *_grid(marked, 46, 296, y)]
-    marks += [_text(x(t), 277, f"{t:g}") for t in marked]
+    total = sum(n for n, _, _ in bins)
+    shares = (0, 0.25, 0.5, 0.75, 1)
+    x = _Axis(0, 1, 46, 296)
+    y = _Axis(0, 1, 260, 10)
+    marks = [_box(46, 10, 250, 250), *_grid(shares, 46, 296, y)]
+    marks += [_text(x(share), 277, f"{share:g}") for share in shares]
     marks.append(_line(x(0), y(0), x(1), y(1), "soft", 1, "5 4"))
     for n, confidence, accuracy in bins:
-        colour, at = "worse" if accuracy < confidence else "better", x(confidence)
+        colour = "worse" if accuracy < confidence else "better"
+        at = x(confidence)
         marks += [
             _line(at, y(confidence), at, y(accuracy), colour),
             _dot(at, y(accuracy), 2 + 9 * math.sqrt(n / total), colour),
@@ -403,13 +494,13 @@ class _Labels:
     "Places of labels beside points, so that none covers another."
 
     def __init__(self):
-        self.taken: list[tuple[float, float, float]] = []  # (start, stop, height)
+        self.places: list[tuple[float, float, float]] = []  # (start, stop, height)
 
     def is_free(self, start: float, stop: float, height: float) -> bool:
         "Whether no label stands there."
         return not any(
             start < other_stop and other_start < stop and abs(height - other_height) < 14
-            for other_start, other_stop, other_height in self.taken
+            for other_start, other_stop, other_height in self.places
         )
 
     def place(self, start: float, stop: float, height: float) -> float:
@@ -417,30 +508,42 @@ class _Labels:
         for shift in (0, -14, 14, -28, 28, -42, 42, -56, 56):
             if self.is_free(start, stop, height + shift):
                 break
-        self.taken.append((start, stop, height + shift))
+        self.places.append((start, stop, height + shift))
         return height + shift
 
 
-def _point(row: tuple, x: Callable, y: Callable, inside: Callable, labels: _Labels) -> list:
+def _point(
+    row: tuple,  # as for `size_figure`
+    x: _Axis,
+    y: _Axis,
+    inside: Callable[[float], float],  # a value, or the end of the axis
+    labels: _Labels,
+) -> list[dict]:
     "A candidate with its interval and its name."
     label, size, estimate, low, high, claim = row
-    colour, at = _CLAIMS.get(claim, "ink"), x(size)
-    is_turned = at > 252  # its name stands at the left
+    colour = _CLAIMS.get(claim, "ink")
+    at = x(size)
     if inside(estimate) != estimate:
         label += f" {estimate:+.3g}"
     low, estimate, high = map(inside, (low, estimate, high))
-    edge = at - 9 if is_turned else at + 9
-    start = edge - 7.2 * len(label) if is_turned else edge
-    beside = y(estimate)
-    if abs(beside - y(0)) < 9:
-        beside -= 9  # not on the line of 0
-    height = labels.place(start, start + 7.2 * len(label), beside)
+    length = 7.2 * len(label)
+    anchor = "start"
+    edge = at + 9
+    start = edge
+    if at > 252:  # its name stands at the left
+        anchor = "end"
+        edge = at - 9
+        start = edge - length
+    wished_height = y(estimate)
+    if abs(wished_height - y(0)) < 9:
+        wished_height -= 9  # not on the line of 0
+    height = labels.place(start, start + length, wished_height)
     marks = []
-    if height != beside:
+    if height != wished_height:
         marks.append(_line(at, y(estimate), edge, height, "soft", 1))
     return [
         *marks,
-        _text(edge, height + 4, label, "end" if is_turned else "start"),
+        _text(edge, height + 4, label, anchor),
         _line(at, y(low), at, y(high), colour, 3),
         _dot(at, y(estimate), 5, colour),
     ]
@@ -462,18 +565,20 @@ def size_figure(
     ends = [0.0]
     for row in rows:
         ends += map(inside, row[2:5])
-    low, high, y = _axis(ends, 246, 26)
-    left, right, x = _axis([row[1] for row in rows], 60, 406)
+    x = _axis_around([row[1] for row in rows], 60, 406)
+    y = _axis_around(ends, 246, 26)
     marks: list[dict] = []
     labels = _Labels()
     if margin is not None:
-        top, bottom = (y(min(max(end, low), high)) for end in margin[::-1])
+        top = y(min(max(margin[1], y.low), y.high))
+        bottom = y(min(max(margin[0], y.low), y.high))
         marks.append(_box(60, top, 346, bottom - top))
-    marks += _grid(ticks(low, high, 5), 60, 406, y, "{:+g}".format)
+    marks += _grid(ticks(y.low, y.high, 5), 60, 406, y, "{:+g}".format)
     marks.append(_line(60, y(0), 406, y(0), "soft", 1))
     for row in rows:
         marks += _point(row, x, y, inside, labels)
-    marks += [_text(x(t), 264, f"{t:g}") for t in ticks(left, right, 5)]
-    marks += [_text(233, 284, size), _text(14, 14, axis, "start")]
+    marks += [_text(x(tick), 264, f"{tick:g}") for tick in ticks(x.low, x.high, 5)]
+    marks.append(_text(233, 284, size))
+    marks.append(_text(14, 14, axis, "start"))
     title = "; ".join(f"{row[0]}: {row[2]:+.3g} at {row[1]:g}" for row in rows)
     return draw(marks, height=296, title=f"{title}; {axis} by {size}")

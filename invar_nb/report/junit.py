@@ -54,25 +54,27 @@ class Case:
     message: str
 
 
-def case_of(one: DecidingRow, document: Document) -> Case:
+def case_of(decision: DecidingRow, document: Document) -> Case:
     "A row that decides as a test case."
-    words = one.row.words
+    words = decision.row.words
     message = f"{words.claim}: {words.change} ({words.interval or '-'})"
-    state = "skipped" if words.claim == "inconclusive" or words.accepted else ""
-    if document.exit.code and one.row.claim == "regressed" and not words.accepted:
+    state = ""
+    if words.claim == "inconclusive" or words.accepted:
+        state = "skipped"
+    if document.exit.code and decision.row.claim == "regressed" and not words.accepted:
         state = "failure"
         message += f". {document.exit.because}"
     elif words.accepted:
         message += f", {words.accepted}"
     properties = {
         "claim": words.claim,
-        "change": f"{one.change:.6g}",
-        "low": f"{one.low:.6g}",
-        "high": f"{one.high:.6g}",
-        "axis": one.axis,
+        "change": f"{decision.change:.6g}",
+        "low": f"{decision.low:.6g}",
+        "high": f"{decision.high:.6g}",
+        "axis": decision.axis,
         "accepted": words.accepted or "",
     }
-    name = f"{one.name}: {one.row.value.title}"
+    name = f"{decision.name}: {decision.row.value.title}"
     return Case(name=name, properties=properties, state=state, message=message)
 
 
@@ -102,8 +104,8 @@ def junit(document: Document) -> str:
     "JUnit's XML: a test case for each row that decides, and one for the exit code."
     root = ElementTree.Element("testsuites")
     suite = ElementTree.SubElement(root, "testsuite", name="invar_nb")
-    for one in deciding_rows(document):
-        add_case(suite, case_of(one, document))
+    for decision in deciding_rows(document):
+        add_case(suite, case_of(decision, document))
     add_case(suite, gate_case(document))
     for count, tag in (("tests", "testcase"), ("failures", "failure"), ("skipped", "skipped")):
         suite.set(count, str(len([*suite.iter(tag)])))

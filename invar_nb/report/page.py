@@ -9,6 +9,7 @@ __all__ = ['MOST_PAIRS', 'render_page', 'lead_of', 'pairs_in_order', 'weight_uni
 # %% ../../nbs/report/10_page.ipynb #9b047c71
 import re
 from collections.abc import Mapping
+from functools import partial
 
 from ..arms.arm import Arm
 from ..comparison.rows import BASELINE
@@ -41,14 +42,10 @@ def lead_of(document: Document, pair: PairSection) -> RowSection:
 
 def pairs_in_order(document: Document) -> list[PairSection]:
     "The pairs by part, the best estimate first."
-    place = {
-        (ranking.part, name): i
-        for ranking in document.rankings
-        for i, name in enumerate(ranking.order)
-    }
+    rank_of = pictures.ranks_of(document)
     return sorted(
         document.pairs,
-        key=lambda pair: (pair.part, place.get((pair.part, pair.candidate), 0)),
+        key=lambda pair: (pair.part, rank_of.get((pair.part, pair.candidate), 0)),
     )
 
 
@@ -68,12 +65,17 @@ def render_report(
     has_details = html or len(document.pairs) <= MOST_PAIRS
 
     def picture_of(pair: PairSection) -> pictures.Picture | None:
-        baseline, candidate = arms[BASELINE, pair.part], arms[pair.candidate, pair.part]
+        baseline = arms[BASELINE, pair.part]
+        candidate = arms[pair.candidate, pair.part]
         return pictures.changes_picture(baseline, candidate, lead_of(document, pair))
 
     def answers_of(pair: PairSection) -> tables.ChangedAnswers:
-        baseline, candidate = arms[BASELINE, pair.part], arms[pair.candidate, pair.part]
+        baseline = arms[BASELINE, pair.part]
+        candidate = arms[pair.candidate, pair.part]
         return tables.changed_answers(baseline, candidate)
+
+    def anchor_of(pair: PairSection) -> str:
+        return f"pair-{document.pairs.index(pair)}"
 
     return render_page(
         "page",
@@ -86,9 +88,9 @@ def render_report(
         label_of=shown.label_of,
         has_details=has_details,
         in_order=pairs_in_order(document),
-        anchor_of=lambda pair: f"pair-{document.pairs.index(pair)}",
-        lead_of=lambda pair: lead_of(document, pair),
-        weight_unit=lambda pair: weight_unit(document, pair),
+        anchor_of=anchor_of,
+        lead_of=partial(lead_of, document),
+        weight_unit=partial(weight_unit, document),
         picture_of=picture_of,
         answers_of=answers_of,
         reliability=pictures.reliability_pictures(document),

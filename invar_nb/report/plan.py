@@ -93,7 +93,8 @@ def evidence_of(
 
 def _of_pair(source: Pair, goal: Goal, units: str, metric: str | None) -> Evidence:
     "Two arms; in blocks of neighbours where the windows of a pilot were chosen so."
-    judge = partial(compare, metrics=[metric] if metric else (), level=goal.level, by=())
+    metrics = [metric] if metric else ()
+    judge = partial(compare, metrics=metrics, level=goal.level, by=())
     record = source.baseline.provenance.get("pilot") or {}
     if units in ("auto", "serial") and record.get("block", 1) > 1:
         windows = judge(source, units="windows").row.value
@@ -118,7 +119,8 @@ def _evidence(
     _check_pilot(windows or d, d, FEWEST)
     size = counted(d.n, ITEMS[source.kind])
     if d.units == "documents":
-        size += f" in {counted(d.n_units, 'blocks' if windows else 'documents')}"
+        noun = "blocks" if windows else "documents"
+        size += f" in {counted(d.n_units, noun)}"
     is_serial = windows is not None or d.units == "serial"
     return Evidence(
         pilot=as_pilot(d, windows, serial=is_serial),
@@ -137,11 +139,12 @@ def _of_one_model(
     r = as_fraction(correlation, where="plan_comparison", name="correlation", error=UsageError)
     nothing = np.full(len(losses), np.finfo(float).tiny)  # 0 would be refused
     pair = Pair(baseline=losses.changed(log_loss=nothing), candidate=losses)
-    alone = _of_pair(pair, goal, units, "perplexity")
-    size = counted(alone.difference.n_units, noun_of(alone.difference.units))
+    evidence = _of_pair(pair, goal, units, "perplexity")
+    size = counted(evidence.difference.n_units, noun_of(evidence.difference.units))
+    sd = evidence.pilot.sd * math.sqrt(2 * (1 - r))
     return replace(
-        alone,
-        pilot=replace(alone.pilot, sd=alone.pilot.sd * math.sqrt(2 * (1 - r))),
+        evidence,
+        pilot=replace(evidence.pilot, sd=sd),
         source=f"{size} of one model, whose losses are assumed to correlate by "
         f"{correlation:g} with the other's",
         claim="",
@@ -199,7 +202,7 @@ ROUNDED = re.compile(r"round\(.*/.*,(\d)\)(>=|<=)([.\d]+)")
 class GateForms:
     "What a rule on a metric may be written as."
 
-    own: str  # the name of the metric itself
+    metric_name: str  # as a rule says it
     higher: bool  # more is better
     log: bool
     is_share: bool
@@ -216,21 +219,56 @@ class GateForms:
         if match is None:
             return None
         name, sign, number, percent = match.groups()
-        if name in (metric.name, "accuracy" if self.is_share else self.own):
-            name = self.own
+        name = self._known_as(name, metric)
         value = float(number) / (100 if percent else 1)
-        is_vague = percent and name in ("drop", self.own) and not self.is_share
-        is_too_large = value >= 1 and (name == "rtol" or (name == "drop" and self.is_share))
-        if self.sign_of.get(name) != sign or not value > 0 or is_vague or is_too_large:
+        if self.sign_of.get(name) != sign or value == 0:
+            return None
+        if percent and not self._takes_per_cent(name):
+            return None
+        if value >= 1 and self._is_share(name):
             return None
         return name, value
+
+    def _known_as(self, name: str, metric: Metric) -> str:
+        "The name of a part of a rule; the metric has others, a share `accuracy`."
+        if name == metric.name:
+            return self.metric_name
+        if self.is_share and name == "accuracy":
+            return self.metric_name
+        return name
+
+    def _takes_per_cent(self, name: str) -> bool:
+        "Whether per cent of a value have one meaning: not in the unit of a metric."
+        return self.is_share or name not in ("drop", self.metric_name)
+
+    def _is_share(self, name: str) -> bool:
+        "Whether a value must be below 1."
+        return name == "rtol" or (name == "drop" and self.is_share)
+
+    def loss_at(
+        self,
+        name: str,  # of the parts of a rule
+        value: float,
+        level: float | None,  # of the baseline; None: unknown, and no rule is absolute
+    ) -> float:
+        "The loss at which a rule turns red, in the unit of a change."
+        if name == "drop":
+            return value
+        if name == "rtol":
+            value = 1 - value if self.higher else 1 + value
+        is_absolute = name == self.metric_name
+        if self.log:
+            return math.log(value / level if is_absolute else value)
+        bound = value if is_absolute else value * level
+        return level - bound if self.higher else bound - level
 
     def example(self, rule: str) -> str:
         "How a rule that is none of these forms may be written."
         if cut := ROUNDED.fullmatch(rule.replace(" ", "")):
             places = int(cut[1])  # half a step is rounded into the bound
-            half = 0.5 * 10**-places * (-1 if self.higher else 1)
-            return f"ratio{self.side}{float(cut[3]) + half:.{places + 1}f}, unrounded"
+            half = 0.5 * 10**-places
+            bound = float(cut[3]) + (-half if self.higher else half)
+            return f"ratio{self.side}{bound:.{places + 1}f}, unrounded"
         if "drop" in self.sign_of:
             return "ratio>=0.98, a share of the baseline's, or drop<=2%, points lost"
         return f"ratio{self.side}1.02"
@@ -238,18 +276,25 @@ class GateForms:
 
 def gate_forms(metric: Metric, *, has_level: bool) -> GateForms:
     "What a rule may be written as; without the baseline's level it cannot be absolute."
-    higher, log = metric.better == "higher", metric.scale == "log"
-    side = ">=" if higher else "<="
-    own = metric.title if re.fullmatch(r"[\w@]+", metric.title or " ") else metric.name
+    is_log = metric.scale == "log"
+    is_higher_better = metric.better == "higher"
+    side = ">=" if is_higher_better else "<="
+    name = metric.name
+    if re.fullmatch(r"[\w@]+", metric.title or " "):
+        name = metric.title
     sign_of = {"ratio": side, "rtol": "="}
-    if higher and not log:
+    if is_higher_better and not is_log:
         sign_of["drop"] = "<="
     if has_level:
-        sign_of[own] = side
-    if log:
+        sign_of[name] = side
+    if is_log:
         sign_of["upper"] = side  # the end of the interval, as `compare --gate`
     return GateForms(
-        own=own, higher=higher, log=log, is_share=metric.unit == "share", sign_of=sign_of
+        metric_name=name,
+        higher=is_higher_better,
+        log=is_log,
+        is_share=metric.unit == "share",
+        sign_of=sign_of,
     )
 
 
@@ -270,23 +315,16 @@ def gate_limit(
     forms = gate_forms(metric, has_level=level is not None)
     parsed = forms.read(rule, metric)
     if parsed is None:
-        known = " or ".join(f"{name}{sign}VALUE" for name, sign in forms.sign_of.items())
+        texts = [f"{name}{sign}VALUE" for name, sign in forms.sign_of.items()]
         refuse(
             "plan_comparison",
-            f"a gate on {forms.own} must be {known}",
+            f"a gate on {forms.metric_name} must be {' or '.join(texts)}",
             repr(rule),
             f"Write {forms.example(rule)}",
             error=UsageError,
         )
     name, value = parsed
-    if name == "drop":
-        return value
-    if name == "rtol":
-        value = 1 - value if forms.higher else 1 + value
-    if forms.log:
-        return math.log(value / level if name == forms.own else value)
-    bound = value if name == forms.own else value * level
-    return level - bound if forms.higher else bound - level
+    return forms.loss_at(name, value, level)
 
 # %% ../../nbs/report/15_plan.ipynb #gate9
 def gate_rates(
@@ -308,30 +346,27 @@ def gate_rates(
             error=UsageError,
         )
     limit = gate_limit(rule, metric, level)
-    losses, known = [0.0, goal.margin, 2 * goal.margin], {"assurance": goal.assurance}
-    ours, rows = dict(margin=goal.margin, level=goal.level, **known), []
+    losses = [0.0, goal.margin, 2 * goal.margin]
+    rows = []
     for size, effective in sizes.items():
         n = max(2, math.floor(effective + 1e-9))
-        ends = lambda x, **more: chance_of_red(pilot, n, delta=x, **ours | more)
-        seen = lambda x: chance_beyond(
-            pilot, n, delta=x, limit=limit, step=answers / n, **known
+        of_interval = partial(
+            chance_of_red, pilot, n, level=goal.level, assurance=goal.assurance
+        )
+        of_compare = partial(of_interval, margin=goal.margin)
+        of_rule = partial(
+            chance_beyond, pilot, n, limit=limit, step=answers / n, assurance=goal.assurance
         )
         if rule.lstrip().startswith("upper"):
-            seen = partial(ends, margin=limit, proof=True)
-        red = {
-            rule: seen,
-            "compare": ends,
-            "compare --require not-worse": partial(ends, proof=True),
+            of_rule = partial(of_interval, margin=limit, proof=True)
+        chances = {
+            rule: of_rule,
+            "compare": of_compare,
+            "compare --require not-worse": partial(of_compare, proof=True),
         }
-        rows += [
-            {
-                "windows": size,
-                "units": effective,
-                "rule": name,
-                "red": list(map(chance, losses)),
-            }
-            for name, chance in red.items()
-        ]
+        for name, chance in chances.items():
+            red = [chance(delta=loss) for loss in losses]
+            rows.append({"windows": size, "units": effective, "rule": name, "red": red})
     return {"rule": rule, "limit": limit, "losses": losses, "rows": rows}
 
 # %% ../../nbs/report/15_plan.ipynb #2e2792f6
@@ -356,14 +391,22 @@ class Plan(Shown):
     next: str | None = None  # the command of the planned run, as a shell takes it
     gate: dict | None = None  # as `gate_rates`, where a rule was asked about
 
-    items = property(lambda self: SIZED_IN.get(self.units, "examples"))
-    # an answer has no tokens
-    has_tokens = property(lambda self: self.items == "windows" and "tokens" in self.needed)
+    @property
+    def items(self) -> str:
+        "What the size of a run is counted in."
+        return SIZED_IN.get(self.units, "examples")
+
+    @property
+    def has_tokens(self) -> bool:
+        "Whether a run has tokens too; an answer has none."
+        return self.items == "windows" and "tokens" in self.needed
 
     @property
     def enough(self) -> bool | None:
         "Whether the text holds the planned run; None where no text is known."
-        return None if self.text is None else self.needed["units"] <= self.text["units"]
+        if self.text is None:
+            return None
+        return self.needed["units"] <= self.text["units"]
 
     def amount(self, value: float, digits: int = 2) -> str:
         "A value in words, to some digits; on the log scale in per cent, as margins are."
@@ -393,16 +436,18 @@ class Plan(Shown):
 
     def to_dict(self) -> dict:
         "Plain values, ready for JSON; changes in the unit of the metric, unrounded."
-        same = ("needed", "text", "enough", "units", "at_pilot", "if_skewed", "gate")
+        names = ("needed", "text", "enough", "units", "at_pilot", "if_skewed", "gate")
+        as_they_are = {name: getattr(self, name) for name in names}
         dof = None if math.isinf(self.pilot.dof) else self.pilot.dof
+        pilot = vars(self.pilot) | {"dof": dof, "source": self.source}
         return {
             "kind": "plan",
             "metric": self.metric.title or self.metric.name,
             "scale": self.metric.scale,
             "goal": vars(self.goal),
             "table": list(self.rows),
-            **{name: getattr(self, name) for name in same},
-            "pilot": vars(self.pilot) | {"dof": dof, "source": self.source},
+            **as_they_are,
+            "pilot": pilot,
             "decided": self.decided or None,
             "next": self.next,
         }
@@ -417,9 +462,9 @@ def plan_sentences(plan: Plan) -> Iterator[str]:
     if plan.text is not None:
         yield _text_sentence(plan)
     if FEWEST <= plan.needed["units"] < fewest_units(plan.goal, plan.units) + 1:
-        what = "Equivalence" if plan.units == "seeds" else "A claim"
+        claim = "Equivalence" if plan.units == "seeds" else "A claim"
         units = noun_of(plan.units)
-        yield f"{what} needs {FEWEST} effective {units}, however small their spread."
+        yield f"{claim} needs {FEWEST} effective {units}, however small their spread."
     yield f"Pilot: {plan.source}. Independent: {noun_of(plan.units)}."
     if not math.isinf(plan.pilot.dof):
         yield _assurance_text(plan)
@@ -444,7 +489,8 @@ def _size_text(plan: Plan) -> str:
 
 def _goal_text(plan: Plan) -> str:
     "What the run is to promise."
-    goal, wishes = plan.goal, []
+    goal = plan.goal
+    wishes = []
     if goal.margin is not None:
         claim = f"equivalent within {plan.amount(goal.margin, 3)}"
         if abs(goal.expected) >= goal.margin:
@@ -521,36 +567,43 @@ GATE_LINE = (
 )
 
 
-def gate_table(plan) -> list[list[str]]:
+def gate_table(plan: Plan) -> list[list[str]]:
     "Head and rows: the size, how often a rule is red at each loss, in per cent, the rule."
     sign = "-" if plan.metric.better == "higher" else "+"
-    head = ["no change", *(sign + plan.amount(x, 3) for x in plan.gate["losses"][1:])]
-    cell = lambda p: f"{100 * p:.{0 if 0.0995 <= p < 0.9795 else 1}f} %"
-    return [
-        [plan.items, *head, ""],
-        *(
-            [f"{row['windows']:,}", *map(cell, row["red"]), row["rule"]]
-            for row in plan.gate["rows"]
-        ),
-    ]
+    losses = [sign + plan.amount(loss, 3) for loss in plan.gate["losses"][1:]]
+    table = [[plan.items, "no change", *losses, ""]]
+    for row in plan.gate["rows"]:
+        chances = map(_chance_text, row["red"])
+        table.append([f"{row['windows']:,}", *chances, row["rule"]])
+    return table
+
+
+def _chance_text(chance: float) -> str:
+    "A chance in per cent, near 0 and 1 with a decimal."
+    digits = 0 if 0.0995 <= chance < 0.9795 else 1
+    return f"{100 * chance:.{digits}f} %"
 
 
 def gate_of(
     rule: str,  # as for `gate_limit`
     plan: Plan,
     evidence: Evidence,  # of its pilot
-    own: Supply | None,  # the items of the pilot
+    pilot_supply: Supply | None,  # the items of the pilot
 ) -> dict:
     "The rates of a rule in runs of the pilot's size, of the whole text and as planned."
     sizes = {}
-    if own is not None:
-        sizes[evidence.items.n] = own.units
+    if pilot_supply is not None:
+        sizes[evidence.items.n] = pilot_supply.units
     for row in (plan.text, plan.needed):
         if row is not None:
             sizes[row["windows"]] = row["units"]
-    d, level, is_answers = evidence.difference, None, False
+    d = evidence.difference
+    level = None
+    is_answers = False
     if d is not None:
-        level = d.baseline if evidence.claim else d.candidate  # one arm is the candidate
+        level = d.candidate  # the only arm
+        if evidence.claim:
+            level = d.baseline
         is_answers = d.method == "tango"
     return gate_rates(rule, plan.pilot, sizes, plan.goal, level, plan.metric, is_answers)
 
@@ -564,48 +617,63 @@ def fewest_units(goal: Goal, units: str) -> int:
     return 2 if is_change and units == "seeds" else FEWEST
 
 
-def _supplies(
-    evidence: Evidence, supply: Supply | None
-) -> tuple[Supply | None, Supply | None]:
-    "The pilot's own items as a text, and the text of the run; None where not known."
+@dataclass(frozen=True, kw_only=True)
+class _Supplies:
+    "What the pilot was measured on, and what the run will be; None where not known."
+
+    pilot: Supply | None
+    run: Supply | None
+
+
+def _supplies(evidence: Evidence, supply: Supply | None) -> _Supplies:
+    "The pilot's own items as a text, and the text of the run: `supply`, or such items."
     if evidence.items is None:
-        return None, supply
+        return _Supplies(pilot=None, run=supply)
     codes = choose_units(evidence.items, asked=evidence.units).codes
     order = np.argsort(codes, kind="stable")
     tokens = np.asarray(getattr(evidence.items.baseline, "tokens", np.ones(len(codes))))
-    own = Supply(tokens=tokens[order], codes=codes[order])
-    if supply is None or supply.order is None:
-        return own, supply or own
+    of_pilot = Supply(tokens=tokens[order], codes=codes[order])
+    if supply is None:
+        return _Supplies(pilot=of_pilot, run=of_pilot)
+    if supply.order is None:
+        return _Supplies(pilot=of_pilot, run=supply)
     between = share_between(evidence.items, codes)
-    per_unit = units_eff(tokens[order].astype(float)) / own.units
-    return own, replace(supply, between=between, per_unit=per_unit)
+    per_unit = units_eff(tokens[order].astype(float)) / of_pilot.units
+    of_run = replace(supply, between=between, per_unit=per_unit)
+    return _Supplies(pilot=of_pilot, run=of_run)
 
 
 def _row(n: float, goal: Goal, pilot: Pilot, text: Supply | None) -> dict:
     "The size of a run of n units, and what it promises."
-    size = {"windows": math.ceil(n)} if text is None else text.size(n)
+    size = {"windows": math.ceil(n)}
+    if text is not None:
+        size = text.size(n)
     return {"units": n, **size, **goal.promises(pilot, max(2, math.floor(n + 1e-9)))}
 
 
-def _for_text(pilot: Pilot, evidence: Evidence, own: Supply, text: Supply) -> Pilot:
+def _for_text(
+    pilot: Pilot, evidence: Evidence, pilot_supply: Supply, run_supply: Supply
+) -> Pilot:
     "The pilot with the tails that the sizes of documents give the influences of a run."
     if evidence.units not in ("documents", "clusters"):
         return pilot
-    return with_tails(pilot, own, text)
+    return with_tails(pilot, pilot_supply, run_supply)
 
 
-def _assurance_if_skewed(
-    evidence: Evidence, goal: Goal, own: Supply, text: Supply
-) -> float | None:
+def _assurance_if_skewed(evidence: Evidence, goal: Goal, supplies: _Supplies) -> float | None:
     "Share of pilots after which the plan holds, were units skewed; None where they are not."
-    law = _for_text(evidence.pilot, evidence, own, own)
+    law = _for_text(evidence.pilot, evidence, supplies.pilot, supplies.pilot)
     if law.serial or law.tail >= 1:
         return None
+
+    def of_run(pilot: Pilot) -> Pilot:
+        return _for_text(pilot, evidence, supplies.pilot, supplies.run)
+
     return skewed_assurance(
         law,
         evidence.difference.n_units,
-        lambda pilot: goal.needs(_for_text(pilot, evidence, own, text)),
-        lambda truth, n: goal.kept(_for_text(truth, evidence, own, text), n),
+        lambda pilot: goal.needs(of_run(pilot)),
+        lambda truth, n: goal.kept(of_run(truth), n),
     )
 
 
@@ -620,7 +688,8 @@ def _at_pilot(evidence: Evidence, goal: Goal, pilot: Pilot, row: Callable) -> in
 
 def _decided(evidence: Evidence, margin: float | None) -> str:
     "What the interval of a pilot of two models shows already; '' for nothing."
-    claim, d = evidence.claim, evidence.difference
+    claim = evidence.claim
+    d = evidence.difference
     if not margin or not claim:
         return ""
     if claim == "equivalent":
@@ -645,25 +714,27 @@ def plan_comparison(
     goal = replace(goal or Goal(), **promises)
     evidence = evidence_of(source, goal, units=units, metric=metric, correlation=correlation)
     as_margin(goal.margin, evidence.metric, "plan_comparison")
-    own, text = _supplies(evidence, supply)
-    pilot, if_skewed = evidence.pilot, None
-    if own is not None:
-        if_skewed = _assurance_if_skewed(evidence, goal, own, text)
-        pilot = _for_text(pilot, evidence, own, text)
-    row = partial(_row, goal=goal, pilot=pilot, text=text)
+    supplies = _supplies(evidence, supply)
+    pilot = evidence.pilot
+    if_skewed = None
+    if supplies.pilot is not None:
+        if_skewed = _assurance_if_skewed(evidence, goal, supplies)
+        pilot = _for_text(pilot, evidence, supplies.pilot, supplies.run)
+    row = partial(_row, goal=goal, pilot=pilot, text=supplies.run)
     fewest = fewest_units(goal, evidence.units)
     n = goal.needs(pilot, fewest)
-    rows = [row(size) for size in {n, *(max(fewest, round(n * k)) for k in FACTORS)}]
-    whole = None
-    if supply is not None and text.units >= 2:
-        whole = row(text.units)
-        rows.append(whole)
+    sizes = {n, *(max(fewest, round(n * factor)) for factor in FACTORS)}
+    rows = [row(size) for size in sizes]
+    text_row = None
+    if supply is not None and supplies.run.units >= 2:
+        text_row = row(supplies.run.units)
+        rows.append(text_row)
     plan = Plan(
         goal=goal,
         pilot=pilot,
         needed=row(n),
         rows=tuple(sorted(rows, key=itemgetter("units"))),
-        text=whole,
+        text=text_row,
         units=evidence.units,
         source=evidence.source,
         at_pilot=_at_pilot(evidence, goal, pilot, row),
@@ -672,5 +743,5 @@ def plan_comparison(
         metric=evidence.metric,
     )
     if gate is not None:
-        plan = replace(plan, gate=gate_of(gate, plan, evidence, own))
+        plan = replace(plan, gate=gate_of(gate, plan, evidence, supplies.pilot))
     return plan

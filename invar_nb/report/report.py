@@ -330,7 +330,8 @@ class Report(Shown):
         journals: Iterable = (),  # of the work it was made from: deleted when it is there
     ) -> Path:
         "Write report.json, report.md, report.html and the evidence in one step."
-        files, sections = [], {}
+        files = []
+        sections = {}
         for stem, section in self.content.arms.items():
             file = evidence_file(stem, self.arms[section.name, section.part])
             files.append(file)
@@ -397,13 +398,16 @@ def flat_change(row: RowSection) -> dict:
     value = row.value
     on_axis, _ = axis_of(value)
     low, high = value.ci
-    first = {
-        **key_fields(row.key, value.title),
-        "claim": row.claim if value.judged else row.words.claim,
+    change = {
         "change": on_axis(value.delta),
         "change_low": on_axis(low),
         "change_high": on_axis(high),
         "change_unit": shown_unit(value)[1].strip(),
+    }
+    columns = {
+        **key_fields(row.key, value.title),
+        "claim": row.claim if value.judged else row.words.claim,
+        **change,
         "baseline": value.baseline,
         "value": value.candidate,
         "n": value.n,
@@ -416,15 +420,16 @@ def flat_change(row: RowSection) -> dict:
         "adjusted_p_equivalent": row.adjusted.equivalent,
     }
     values = plain(value)
-    others = {name for name in values if name not in {*first, "candidate", "ci"}}
-    if first["metric"] != row.key.metric:
-        values["metric"] = first["metric"]
-    return first | {name: values[name] for name in sorted(others)}
+    names = sorted(values.keys() - columns.keys() - {"candidate", "ci"})
+    return columns | {name: values[name] for name in names}
 
 
 def flat_level(level: LevelSection) -> dict:
     "Key and value of a metric of one arm in one mapping."
-    low, high = level.ci or (None, None)
+    low = None
+    high = None
+    if level.ci:
+        low, high = level.ci
     nothing = dict.fromkeys(("claim", "change", "change_low", "change_high", "change_unit"))
     return {
         **key_fields(level.key, level.title),
@@ -472,7 +477,9 @@ def spreadsheet_cell(value: object) -> object:
     "A value of slices.csv: a text that a spreadsheet would compute is quoted."
     if not isinstance(value, str):
         return value
-    return f"'{visible(value)}" if value.startswith(FORMULA) else visible(value)
+    if value.startswith(FORMULA):
+        return f"'{visible(value)}"
+    return visible(value)
 
 
 def slices_csv(document: Document) -> str:
@@ -523,7 +530,10 @@ def files_of_older(folder: Path) -> set[str]:
     stems = older.arms or older.evidence
     stems = [stem for stem in stems if re.fullmatch(r"[\w.-]{1,200}", stem)]
     endings = (".parquet", ".jsonl", ".json", ".reliability.svg")
-    return {*PAGES} | {stem + ending for stem in stems for ending in endings}
+    names = {*PAGES}
+    for stem in stems:
+        names |= {stem + ending for ending in endings}
+    return names
 
 # %% ../../nbs/report/12_report.ipynb #printedrow1
 def printed_rows(document: Document) -> list[RowSection | LevelSection]:

@@ -68,7 +68,8 @@ def check_evidence_name(folder: Path, stem: str, section: ArmSection) -> None:
             repr(name),
             "A report must not point to files elsewhere",
         )
-    if name != (right_name := evidence_name(stem, section.kind)):
+    right_name = evidence_name(stem, section.kind)
+    if name != right_name:
         refuse(
             "verify",
             f"arms.{stem}.file must be named after its arm and kind",
@@ -90,7 +91,8 @@ def read_arm(folder: Path, stem: str, section: ArmSection) -> Arm:
     data = read_file(folder / section.file, "verify")
     if not section.file.endswith(".parquet"):
         data = data.replace(b"\r\n", b"\n")
-    if (computed := digest(data)) != section.sha256:
+    computed = digest(data)
+    if computed != section.sha256:
         refuse(
             "verify",
             f"{section.file} must have the digest in arms.{stem}.sha256",
@@ -124,22 +126,28 @@ ANSWER = (
     "signature",
     "warnings",
 )
+_OF_ONE_RUN = ("environment", "digest")  # what a recomputation cannot give again
 Plain = dict[str, Any]  # a document as report.json holds it
 
 
 def left_out(value: object, paths: Collection[list[str]]) -> object:
     "A copy without what stands at these paths of names, in which * is each item."
     if isinstance(value, list):
-        inner = [path[1:] for path in paths if path[0] == "*"]
+        inner = _paths_below(paths, "*")
         return [left_out(item, inner) for item in value]
     if not isinstance(value, dict):
         return value
-    kept = {}
+    remaining = {}
     for name, item in value.items():
-        inner = [path[1:] for path in paths if path[0] in ("*", name)]
+        inner = _paths_below(paths, name)
         if [] not in inner:
-            kept[name] = left_out(item, inner)
-    return kept
+            remaining[name] = left_out(item, inner)
+    return remaining
+
+
+def _paths_below(paths: Collection[list[str]], name: str) -> list[list[str]]:
+    "What follows a name in the paths that begin with it, or with *."
+    return [path[1:] for path in paths if path[0] in ("*", name)]
 
 
 def metric_names(document: Document) -> set[str]:
@@ -152,48 +160,57 @@ def metric_names(document: Document) -> set[str]:
 
 def comparable(d: Plain, without: Collection[str] = ()) -> Plain:
     "What is compared: all but the environment and, with `without`, what follows from it."
-    aside = {"environment", "digest"}
-    if without:
-        aside |= {*ANSWER}
-    d = {name: part for name, part in d.items() if name not in aside}
     if not without:
-        return d
-
-    def keep(named: Plain) -> Plain:
-        return {name: part for name, part in named.items() if name not in without}
-
-    def keep_rows(rows: list[Plain], family: Collection[str]) -> list[Plain]:
-        kept = [row for row in rows if row["key"]["metric"] not in without]
-        return [left_out(row, [[name] for name in family]) for row in kept]
-
-    arms = {
-        stem: {**arm, "levels": keep(arm["levels"]), "details": keep(arm["details"])}
-        for stem, arm in d["arms"].items()
-    }
+        return _without_names(d, _OF_ONE_RUN)
+    d = _without_names(d, (*_OF_ONE_RUN, *ANSWER))
+    rows = _rows_of_others(d["rows"], without)
+    of_family = [[name] for name in FAMILY]
     return d | {
-        "rows": keep_rows(d["rows"], FAMILY),
-        "levels": keep_rows(d["levels"], ()),
-        "pairs": [{**pair, "missing": keep(pair["missing"])} for pair in d["pairs"]],
-        "arms": arms,
+        "rows": [left_out(row, of_family) for row in rows],
+        "levels": _rows_of_others(d["levels"], without),
+        "pairs": [_without_metrics(pair, ("missing",), without) for pair in d["pairs"]],
+        "arms": {
+            stem: _without_metrics(arm, ("levels", "details"), without)
+            for stem, arm in d["arms"].items()
+        },
     }
+
+
+def _without_names(values: Plain, names: Collection[str]) -> Plain:
+    return {name: value for name, value in values.items() if name not in names}
+
+
+def _rows_of_others(rows: list[Plain], metrics: Collection[str]) -> list[Plain]:
+    "The rows of other metrics than these."
+    return [row for row in rows if row["key"]["metric"] not in metrics]
+
+
+def _without_metrics(
+    section: Plain, fields: Collection[str], metrics: Collection[str]
+) -> Plain:
+    "A section without these metrics in fields that hold values by metric."
+    return section | {name: _without_names(section[name], metrics) for name in fields}
 
 
 def check_metrics(document: Document, without: Collection[str]) -> None:
     "Refuse metrics that are not installed here, and to leave out what decides."
-    names, leaving = metric_names(document), {*without}
-    if idle := sorted(leaving - names):
+    names = metric_names(document)
+    leaving = {*without}
+    foreign = sorted(leaving - names)
+    if foreign:
         refuse(
             "verify",
             "without must name metrics of the report",
-            ", ".join(idle),
+            ", ".join(foreign),
             f"It has {', '.join(sorted(names))}",
             error=UsageError,
         )
-    if leads := {row.key.metric for row in document.of_role("lead")} & leaving:
+    leading = {row.key.metric for row in document.of_role("lead")} & leaving
+    if leading:
         refuse(
             "verify",
             "without must keep the leading metrics",
-            ", ".join(leads),
+            ", ".join(leading),
             "A deciding metric can be verified only where it is installed",
             error=UsageError,
         )
@@ -268,12 +285,12 @@ def compute_again(
 ) -> tuple[Document, Mapping[tuple[str, str], Arm]]:
     "(the document computed again from rules and evidence, the arms of its study)"
     files = {(arm.name, arm.part): (arm.file, arm.sha256) for arm in document.arms.values()}
-    known = metric_names(document) - {*without}
+    metrics = metric_names(document) - {*without}
     try:
         arms = read_evidence(folder, document.arms)
         rules = kept_rules(document.rules, without) if without else document.rules
-        again = study(arms, Rules(**rules), known=known)
-        return document_of(again, files, document.version), again.arms
+        recomputed = study(arms, Rules(**rules), known=metrics)
+        return document_of(recomputed, files, document.version), recomputed.arms
     except UNLIKE as error:
         is_misuse = isinstance(error, UsageError)
         if isinstance(error, ContractError) and not is_misuse:
@@ -324,8 +341,9 @@ def check_names(path: Path, report: Report, pages: Collection[str]) -> None:
     "Refuse files beside a report that have a page's name, and were not made from it."
     evidence = {arm.file for arm in report.content.arms.values()}
     ours = {name.lower() for name in (*files_of_older(path.parent), *pages)}
-    beside = {name for name in os.listdir(path.parent) if name.lower() in ours}
-    if foreign := sorted(beside - {*pages} - evidence - {path.name}):
+    names = {name for name in os.listdir(path.parent) if name.lower() in ours}
+    foreign = sorted(names - {*pages} - evidence - {path.name})
+    if foreign:
         refuse(
             "verify",
             "only what was made from report.json may lie beside it",
@@ -380,10 +398,12 @@ def other_files(path: Path, ours: Collection[str]) -> list[str]:
             "report.json was not"
         )
         names.remove("report.json")
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    if names:
-        lines.append(f"other files in the folder: {', '.join(map(visible, names[:5]))}{more}")
-    return lines
+    if not names:
+        return lines
+    line = f"other files in the folder: {', '.join(map(visible, names[:5]))}"
+    if len(names) > 5:
+        line += f" and {len(names) - 5} more"
+    return [*lines, line]
 
 # %% ../../nbs/report/13_verify.ipynb #c013
 @dataclass(frozen=True, kw_only=True)
@@ -397,11 +417,14 @@ class Verification:
     without: tuple[str, ...] = ()  # metrics that were left out
     other_version: str = ""  # that wrote it; its words and pages were not compared
 
-    partly = property(lambda self: bool(self.without))  # a part was left out on request
+    @property
+    def partly(self) -> bool:
+        "Whether a part was left out on request."
+        return bool(self.without)
 
     def first_line(self) -> str:
         "What was verified, in one sentence."
-        first, *others = self.files
+        first, *pages = self.files
         if self.partly:
             return f"Partly verified: all but {', '.join(self.without)} of {first}."
         if self.other_version:
@@ -409,10 +432,10 @@ class Verification:
                 f"Verified: every number of {first}. Words and pages are of invar_nb "
                 f"{self.other_version} and were not compared."
             )
-        if not others:
+        if not pages:
             return f"Verified: every number and word of {first}."
-        pages = counted(len(others), "files")
-        return f"Verified: every number and word of {first} and the {pages} made from it."
+        files = counted(len(pages), "files")
+        return f"Verified: every number and word of {first} and the {files} made from it."
 
     def __str__(self) -> str:
         return "\n  ".join(
@@ -437,21 +460,21 @@ def with_floats(stored: object, computed: object) -> object:
     "The stored document, with floats where the computed one has them."
     if isinstance(stored, dict) and isinstance(computed, dict):
         return {name: with_floats(x, computed.get(name)) for name, x in stored.items()}
-    lists = isinstance(stored, list) and isinstance(computed, list)
-    if lists and len(stored) == len(computed):
+    are_lists = isinstance(stored, list) and isinstance(computed, list)
+    if are_lists and len(stored) == len(computed):
         return [with_floats(x, y) for x, y in zip(stored, computed, strict=True)]
     return as_float(stored, computed)
 
 
 def check_numbers(
     d: dict,  # as it was written
-    again: dict,  # as it was computed
+    recomputed: dict,  # as the evidence gives it
     without: Collection[str],  # metrics that are left out
     other_version: str,  # that wrote it: its sentences are left out; "": this one
 ) -> None:
     "Refuse the first value of a document that its evidence does not give."
     stored = comparable(d, without)
-    computed = comparable(again, without)
+    computed = comparable(recomputed, without)
     cure = "The report or its evidence was changed"
     if other_version:
         stored = without_words(stored)
@@ -460,10 +483,10 @@ def check_numbers(
     sentences = ("headline", "rationale", "warnings", "words", "signature")
     difference = first_difference(stored, computed, last=sentences)
     if difference is not None:
-        place, written, right = difference
+        path, written, right = difference
         refuse(
             "verify",
-            f"{place} must be what the evidence gives",
+            f"{path} must be what the evidence gives",
             f"{written!r}, computed {right!r}",
             cure,
             code="differs",
@@ -505,29 +528,33 @@ def verify(
         )
     if isinstance(without, str):
         without = (without,)
-    path = Path(path) / "report.json" if Path(path).is_dir() else Path(path)
+    path = Path(path)
+    if path.is_dir():
+        path /= "report.json"
     stored, d = read_report(path)
     check_metrics(stored.content, without)
-    again, arms = compute_again(path.parent, stored.content, without)
-    computed = again.to_dict()
+    recomputed, arms = compute_again(path.parent, stored.content, without)
+    computed = recomputed.to_dict()
     d = with_floats(d, computed)
     other_version = "" if d["version"] == __version__ else d["version"]
     check_numbers(d, computed, without, other_version)
     check_digest(d)  # now: a changed number is named first
     report = Report(text=canonical_text(d), arms=arms)
-    files, missing = [path.name], []
+    files = [path.name]
+    missing: list[str] = []
     if not other_version:
         files, missing = check_pages(path, report)
-    evidence = [arm.file for arm in again.arms.values()]
+    evidence = [arm.file for arm in recomputed.arms.values()]
+    not_covered = [
+        *missing,
+        *not_covered_lines(recomputed, without, other_version),
+        *other_files(path, [*files, *evidence]),
+    ]
     return Verification(
         report=report,
-        headline=again.headline,
+        headline=recomputed.headline,
         files=tuple(files),
         without=tuple(without),
         other_version=other_version,
-        not_covered=(
-            *missing,
-            *not_covered_lines(again, without, other_version),
-            *other_files(path, [*files, *evidence]),
-        ),
+        not_covered=tuple(not_covered),
     )

@@ -41,7 +41,7 @@ from invar_nb.report.document import (
     RowSection,
     UnitsSection,
 )
-from .doubts import capitalised, same_weights_clause
+from .doubts import capitalised, same_weights_clause, with_labels
 from .figures import show
 from .pictures import leads_of
 from .shown import axis_of, label_of, size_text
@@ -107,7 +107,8 @@ def title_of(document: Document) -> str:
     models = model_names(document)
     if not document.pairs:
         return ", ".join(dict.fromkeys(models.values()))
-    base, *candidates = models.pop(BASELINE), *models.values()
+    base = models.pop(BASELINE)
+    candidates = list(models.values())
     if len(candidates) > 1:
         return f"{len(candidates)} candidates against {base}"
     if candidates[0] == base:
@@ -121,8 +122,8 @@ def models_line(document: Document) -> str:
     if not document.pairs and not document.claim:
         return f"Measured: {', '.join(models.values())}"
     if not document.pairs:
-        others = [model for name, model in models.items() if name != BASELINE]
-        return f"Baseline: {models[BASELINE]}. The same: {', '.join(others)}"
+        copies = [model for name, model in models.items() if name != BASELINE]
+        return f"Baseline: {models[BASELINE]}. The same: {', '.join(copies)}"
     candidates = dict.fromkeys(models[pair.candidate] for pair in document.pairs)
     noun = "Candidates" if len(candidates) > 1 else "Candidate"
     return f"Baseline: {models[BASELINE]}. {noun}: {', '.join(candidates)}"
@@ -150,18 +151,22 @@ def texts_line(document: Document) -> str:
 # %% ../../nbs/report/08_wording.ipynb #wrd11
 def units_text(units: UnitsSection) -> str:
     "What an interval takes for independent: how many, and how many effective."
-    text, effective = counted(units.n, noun_of(units.kind)), round(units.effective)
+    text = counted(units.n, noun_of(units.kind))
+    effective = round(units.effective)
     return f"{text} ({effective} effective)" if effective != units.n else text
 
 
 def all_units_text(units: Sequence[UnitsSection]) -> str:
     "The units of several pairs in one clause."
-    texts = {units_text(one) for one in units}
+    texts = {units_text(of_pair) for of_pair in units}
     if len(texts) == 1:
         return texts.pop()
-    least, most = min(one.n for one in units), max(one.n for one in units)
-    count = f"{least:,}" if least == most else f"{least:,} to {most:,}"
-    return f"{count} {' or '.join(sorted({noun_of(one.kind) for one in units}))} each"
+    counts = [of_pair.n for of_pair in units]
+    text = f"{min(counts):,}"
+    if min(counts) != max(counts):
+        text += f" to {max(counts):,}"
+    nouns = sorted({noun_of(of_pair.kind) for of_pair in units})
+    return f"{text} {' or '.join(nouns)} each"
 
 
 def seeds_test_text(value: ChangeSection) -> str:
@@ -182,7 +187,8 @@ def over_sentence(units: Sequence[UnitsSection], leads: Sequence[RowSection]) ->
 
 def reason_of_windows(units: Sequence[UnitsSection]) -> str:
     "Why windows are the units, where all pairs have one reason; else ''."
-    reasons = {one.because for one in units if one.kind in ("serial", "windows")}
+    of_windows = [of_pair for of_pair in units if of_pair.kind in ("serial", "windows")]
+    reasons = {of_pair.because for of_pair in of_windows}
     return reasons.pop() if len(reasons) == 1 else ""
 
 
@@ -190,10 +196,10 @@ def seeds_sentences(
     units: Sequence[UnitsSection], leads: Sequence[RowSection]
 ) -> Iterator[str]:
     "Seeds that are left out, and what decides where they are few."
-    dropped = {seed for row in leads for seed in row.dropped}
+    dropped = set().union(*(row.dropped for row in leads))
     if dropped:
         yield f"Left out: {counted(len(dropped), 'seeds')} of which a run failed."
-    if min(one.n for one in units) < FEWEST:
+    if min(of_pair.n for of_pair in units) < FEWEST:
         yield f"With fewer than {FEWEST} seeds the test decides, not the interval."
 
 
@@ -211,9 +217,9 @@ def family_sentences(leads: Sequence[RowSection]) -> Iterator[str]:
     "That several rows decide, and of which of them no claim is made."
     yield f"Intervals are individual; claims are corrected for {len(leads)} rows."
     judged = [row.value for row in leads if row.value.judged]
-    few = [value for value in judged if value.units_eff < FEWEST]
-    if few:
-        yield f"No claim is made of fewer than {FEWEST} effective {unit_nouns(few)}."
+    too_small = [value for value in judged if value.units_eff < FEWEST]
+    if too_small:
+        yield f"No claim is made of fewer than {FEWEST} effective {unit_nouns(too_small)}."
     dominated = [
         value for value in judged if value.units_eff >= FEWEST and is_dominated(value)
     ]
@@ -223,17 +229,17 @@ def family_sentences(leads: Sequence[RowSection]) -> Iterator[str]:
 
 def level_sentence(document: Document) -> str:
     "Why intervals have another level than was asked for; '' where they have not."
-    asked = document.decided.level
+    joint_level = document.decided.level
     levels = {
         confidence_text(row.value.level, 4)
         for row in document.of_role("lead", "rest")
-        if row.value.level != asked
+        if row.value.level != joint_level
     }
     if not levels:
         return ""
     return (
         f"Each is at {' or '.join(sorted(levels))} %, so that all of them hold together at "
-        f"{100 * asked:.4g} %."
+        f"{100 * joint_level:.4g} %."
     )
 
 
@@ -370,7 +376,8 @@ def discordance_of(value: ChangeSection) -> float:
 
 def chance_to_find(value: ChangeSection, margin: float) -> float:
     "Chance that a loss of the margin is found at the spread seen here."
-    n, level = value.n_units, value.level
+    n = value.n_units
+    level = value.level
     if value.method == "tango":
         return tango_power(n, discordance_of(value), margin, level)
     chance = power_of(margin / value.standard_error, dof_of(value), level)
@@ -379,7 +386,8 @@ def chance_to_find(value: ChangeSection, margin: float) -> float:
 
 def smallest_found(value: ChangeSection) -> float | None:
     "The change that is found with 80 % power at the spread seen here; None where none is."
-    n, level = value.n_units, value.level
+    n = value.n_units
+    level = value.level
     if value.method == "tango":
         return tango_detectable(n, discordance_of(value), level=level)
     return value.standard_error * effect_for_power(0.8, dof_of(value), level)
@@ -408,7 +416,7 @@ class Laws:
     "The two laws under which a report says how often it errs, as clauses."
 
     even: str  # where all units change about alike
-    few: str  # where a few of them carry the change; "": an exact test needs no such law
+    uneven: str  # where a few of them carry it; "": an exact test needs no such law
 
 
 def laws_of(leads: Sequence[RowSection]) -> Laws | None:
@@ -422,24 +430,25 @@ def laws_of(leads: Sequence[RowSection]) -> Laws | None:
         return None
     return Laws(
         even=f"where {' and '.join(sorted(nouns))} change about evenly",
-        few=f"where as few as {100 * FEW:g} % of them carry the whole change",
+        uneven=f"where as few as {100 * FEW:g} % of them carry the whole change",
     )
 
 
 def rates_of_one(row: RowSection, laws: Laws | None) -> str:
     "How often a single comparison errs, and how often it finds a loss of the margin."
-    value, margin, alpha = row.value, row.margin, 1 - row.value.level
+    value = row.value
+    alpha = 1 - value.level
     clause = (
         f"an edit without effect is called regressed in about {50 * alpha:.2g} of 100 "
         "comparisons"
     )
-    if margin > 0 and value.standard_error > 0:
-        chance = 100 * chance_to_find(value, margin)
+    if row.margin > 0 and value.standard_error > 0:
+        chance = 100 * chance_to_find(value, row.margin)
         clause += f", and one that is worse by the margin is found in about {chance:.0f}"
     if laws is None:
         return f"{capitalised(clause)}."
     return (
-        f"{capitalised(laws.even)}, {clause}; {laws.few}, an edit without effect is called "
+        f"{capitalised(laws.even)}, {clause}; {laws.uneven}, an edit without effect is called "
         f"regressed in {rate_text([value], alpha)}."
     )
 
@@ -454,7 +463,7 @@ def rates_of_several(rows: Sequence[RowSection], laws: Laws | None) -> str:
     if laws is None:
         return f"{capitalised(clause)}."
     values = [row.value for row in rows if row.value.method != "tango"]
-    return f"{capitalised(laws.even)}, {clause}; {laws.few}, {rate_text(values, alpha)} do."
+    return f"{capitalised(laws.even)}, {clause}; {laws.uneven}, {rate_text(values, alpha)} do."
 
 
 def rule_clause(document: Document, leads: Sequence[RowSection]) -> str:
@@ -494,7 +503,8 @@ def unmeasured_line(document: Document) -> str:
     )
     if not is_scored:
         return ""
-    metrics, missing = {row.value.metric for row in document.rows}, []
+    metrics = {row.value.metric for row in document.rows}
+    missing = []
     if not metrics & {"kl_divergence", "top1_changed"}:
         missing.append("KL divergence and changed first choices (--divergence)")
     if not document.of_role(CONTROL):
@@ -507,11 +517,10 @@ def own_metrics(document: Document) -> list[str]:
     if document.has_runs:
         return []
     leading = {row.key.metric for row in document.of_role("lead")}
-    others = {row.key.metric for row in document.rows if row.role != "lead"}
-    others |= {level.key.metric for level in document.levels}
-    return sorted(
-        name for name in others - leading - {*BUILT_IN} if ":" not in name and "@" not in name
-    )
+    names = {row.key.metric for row in document.rows if row.role != "lead"}
+    names |= {level.key.metric for level in document.levels}
+    foreign_names = names - leading - {*BUILT_IN}
+    return sorted(name for name in foreign_names if ":" not in name and "@" not in name)
 
 # %% ../../nbs/report/08_wording.ipynb #bli2
 def blind_line(document: Document) -> str:
@@ -568,10 +577,11 @@ def settings_text(first: dict, second: dict) -> str:
     "In which settings two scorings of the baseline differ."
     texts = []
     for name in NOISY_SETTINGS:
-        once, twice = first.get(name), second.get(name)
-        if once != twice:
-            usual = "usual" if once is None else once
-            texts.append(f"{name.replace('_', ' ')} {usual} and {twice}")
+        of_first = first.get(name)
+        of_second = second.get(name)
+        if of_first != of_second:
+            word = "usual" if of_first is None else of_first
+            texts.append(f"{name.replace('_', ' ')} {word} and {of_second}")
     return "; ".join(texts) or "the same settings"
 
 
@@ -583,7 +593,8 @@ def noise_lines(document: Document) -> list[str]:
     }
     lines = []
     for control in document.of_role(CONTROL):
-        part, value = control.key.part, control.value
+        part = control.key.part
+        value = control.value
         lead = leads.get((part, value.metric))
         if lead is None or control.key.slice:
             continue
@@ -632,7 +643,8 @@ EXPLAINED = (  # rules of the exit code that the claims alone do not tell
 
 def exit_needs_words(document: Document) -> bool:
     "Whether the exit code does not follow from the claims alone."
-    rule, rules = document.exit.rule, document.decided
+    rule = document.exit.rule
+    rules = document.decided
     is_required = rule == "not_worse" and rules.required is not None
     return rule in EXPLAINED or is_required or bool(rules.accepted)
 
@@ -744,16 +756,16 @@ def fact_lines(document: Document) -> list[str]:
     labels_of: dict[str, list[str]] = {}
     for pair in document.pairs:
         labels_of.setdefault(pair.facts.sentence, []).append(label_of(pair))
-    return [
-        line if len(labels) == len(document.pairs) else f"{'; '.join(labels)}: {line}"
-        for line, labels in labels_of.items()
-        if line
-    ]
+    n_pairs = len(document.pairs)
+    return [with_labels(line, labels, n_pairs) for line, labels in labels_of.items() if line]
 
 
 def setting_details(document: Document) -> list[str]:
     "Fields of config and tokenizer in which arms differ, each once."
-    return [*dict.fromkeys(line for pair in document.pairs for line in pair.facts.details)]
+    lines = []
+    for pair in document.pairs:
+        lines += pair.facts.details
+    return list(dict.fromkeys(lines))
 
 
 def leading_family(document: Document) -> str:
@@ -790,13 +802,13 @@ def families_text(document: Document) -> str:
             "The deciding change is judged by its repeated intervals, which hold together at "
             "all looks."
         )
-    others = "All other metrics and slices are"
+    other_rows = "All other metrics and slices are"
     if document.of_role("pooled"):
-        others = "The texts, all other metrics and slices are"
+        other_rows = "The texts, all other metrics and slices are"
     return (
-        f"{leading_family(document)} {others} one family, adjusted by Holm. Each interval is "
-        "individual; a claim within a family rests on adjusted p-values and is marked where "
-        "the interval alone would say something else."
+        f"{leading_family(document)} {other_rows} one family, adjusted by Holm. Each "
+        "interval is individual; a claim within a family rests on adjusted p-values and is "
+        "marked where the interval alone would say something else."
     )
 
 
