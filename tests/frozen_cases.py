@@ -26,7 +26,7 @@ from invar_nb.files.losses import read_losses
 from invar_nb.readers.reader import Reading
 from invar_nb.readers.recognise import read_arms
 from invar_nb.report.report import report_of
-from invar_nb.shell import terminal
+from invar_nb.shell import run_app
 
 FROZEN = Path(__file__).parent / "data/frozen.json"
 FOUR = lambda folder, end: " ".join(
@@ -315,16 +315,16 @@ def answer(line, out=None):
         [],
         io.StringIO(),
         io.StringIO(),
-        terminal.describe_error,
+        run_app.describe_error,
     )
-    terminal.describe_error = lambda error: (
+    run_app.describe_error = lambda error: (
         codes.append(getattr(error, "code", None)) or describe(error)
     )
     try:
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(errors):
             code = main(typed(line, out))
     finally:
-        terminal.describe_error = describe
+        run_app.describe_error = describe
     return code, printed.getvalue(), codes[0] if codes else None, errors.getvalue()
 
 

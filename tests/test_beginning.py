@@ -191,10 +191,10 @@ def test_the_shell_reads_the_beginning_and_says_so(files, tmp_path):
 def test_a_long_text_is_announced_and_its_progress_shown(files, tmp_path, monkeypatch, quiet):
     from functools import partial
 
-    from invar_nb.shell import arms
+    from invar_nb.shell import text_plans
 
-    monkeypatch.setattr(arms, "LONG_TEXT", 10_000)
-    monkeypatch.setattr(arms, "Progress", partial(arms.Progress, every=0.0))
+    monkeypatch.setattr(text_plans, "LONG_TEXT", 10_000)
+    monkeypatch.setattr(text_plans, "Progress", partial(text_plans.Progress, every=0.0))
     monkeypatch.setattr(text_page, "LONGEST_UNCUT", 2**16)
     monkeypatch.setattr(text_page._pieces, "__defaults__", (2**14, 2**10))
     score = ("score", BASE, "--text", files / "one.txt", "--max-length", 64, "--windows", 7)

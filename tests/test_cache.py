@@ -382,7 +382,7 @@ def test_what_is_used_least_goes_first(scored, monkeypatch):
     assert use("base") and use("tuned")
     room = sum(path.stat().st_size for path in cached()) + 100
     small = partial(LossCache, folder=cache_folder(), most_bytes=room)
-    monkeypatch.setattr("invar_nb.shell.arms.open_cache", lambda note: small(note=note))
+    monkeypatch.setattr("invar_nb.shell.open_models.open_cache", lambda note: small(note=note))
     assert not use("base") and use("int8") and len(cached()) == 2
     assert not use("base") and use("tuned")
 

@@ -788,13 +788,13 @@ def test_a_stopped_command_goes_on(shell, tmp_path, monkeypatch):
 
 
 def test_models_that_do_not_fit_are_refused_before_loading(shell, monkeypatch):
-    from invar_nb.shell import arms as arms_page
+    from invar_nb.shell import open_models
+    from invar_nb.shell import side_by_side as together
 
-    together = arms_page
     monkeypatch.setattr(
         together.psutil, "virtual_memory", lambda: SimpleNamespace(available=2**20)
     )
-    monkeypatch.setattr(arms_page, "load_model", None)
+    monkeypatch.setattr(open_models, "load_model", None)
     code, found, _ = shell(BASE, "cand", "--divergence")
     assert (
         code == 2
@@ -848,9 +848,9 @@ def test_models_that_do_not_fit_are_refused_before_loading(shell, monkeypatch):
 def test_what_makes_no_sense_is_refused_at_once(
     shell, tmp_path, monkeypatch, arguments, text, part
 ):
-    from invar_nb.shell import arms as arms_page
+    from invar_nb.shell import open_models
 
-    monkeypatch.setattr(arms_page, "load_model", None)
+    monkeypatch.setattr(open_models, "load_model", None)
     invar_nb.write_losses(WindowLosses.from_arrays(["a"], [3], [1.0]), tmp_path / "l.jsonl")
     (tmp_path / "q.jsonl").write_text(
         '{"id": "a", "prompt": "x", "candidates": ["a", "b"], "label": "a"}\n'

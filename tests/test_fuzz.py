@@ -30,7 +30,7 @@ from invar_nb.models.questions import read_examples
 from invar_nb.models.text import read_documents
 from invar_nb.readers.reader import Reading
 from invar_nb.readers.recognise import read_arms
-from invar_nb.shell.settings import read_study
+from invar_nb.shell.study_file import read_study
 
 MODEL = Path(invar_nb.__file__).parent / "demo_models" / "base"
 HAS_TORCH = importlib.util.find_spec("torch") is not None

@@ -166,7 +166,7 @@ def test_compare_shows_three_examples_and_ten_options(monkeypatch):
 
 
 def test_help_keys_lists_every_key_and_section_of_a_study_file():
-    from invar_nb.shell.settings import SECTIONS, SHAPES, study_keys
+    from invar_nb.shell.study_file import SECTIONS, SHAPES, study_keys
 
     text = shell("help", "keys")[1]
     head, *parts = re.split(r"^\[(\w+)\]", text, flags=re.M)
@@ -351,11 +351,13 @@ def test_each_metric_of_runs_has_its_own_direction_and_margin(runs):
         == 0
     )
     (runs / "c.toml").write_text(
-        '[columns]\nbetter = {val_loss = "lower", val_acc = "higher"}\n'
+        '[rules]\nbetter = {val_loss = "lower", val_acc = "higher"}\n'
     )
     assert shell(*both, "--study", "c.toml", "--out", "c")[0] == 0
-    (runs / "b.toml").write_text('[columns]\nbetter = "lower"\n')
+    (runs / "b.toml").write_text('[rules]\nbetter = "lower"\n')
     assert shell(*both, "--study", "b.toml", "--out", "b")[0] == 2
+    (runs / "d.toml").write_text('[columns]\nbetter = "lower"\n')
+    assert "Write it under [rules]" in shell(*both, "--study", "d.toml", "--out", "b")[2]
     for words, said in (
         (("--better", "val_loss=up"), "must be higher or lower"),
         (("--better", "lower", "--better", "higher"), "must be given once"),
@@ -420,14 +422,14 @@ def test_the_baseline_is_sized_by_its_own_name(folder, tmp_path, monkeypatch):
 def no_weights(monkeypatch):
     "Whatever reads or compares weights fails loudly."
     from invar_nb.models import load, weights
-    from invar_nb.shell import arms
+    from invar_nb.shell import side_by_side, weight_differences
 
     def loud(*given, **more):
         raise AssertionError("weights were read")
 
     for module, name in (
-        (arms, "compare_weights"),
-        (arms, "memory_needed"),
+        (weight_differences, "compare_weights"),
+        (side_by_side, "memory_needed"),
         (load, "_load_weights"),
         (weights, "compare_weights"),
     ):

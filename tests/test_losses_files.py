@@ -1,11 +1,15 @@
 """Window losses and their files: what an arm refuses, the same bits in both formats, and every edit noticed."""
 
+import contextlib
+import decimal
 import io
 import json
 import os
 import time
+import warnings
 
 import numpy as np
+import pyarrow
 import pytest
 from commands import shell
 from hypothesis import given, settings
@@ -17,6 +21,7 @@ from invar_nb.arms.window_losses import WindowLosses
 from invar_nb.comparison.study import compare
 from invar_nb.files.losses import (
     SCHEMA,
+    LossWriter,
     columns_of,
     losses_bytes,
     open_losses,
@@ -73,6 +78,21 @@ def says(data, name="x.jsonl"):
         parse_losses(data if isinstance(data, bytes) else data.encode(), name=name)
     assert "\n" not in str(caught.value) and str(caught.value).startswith("read_losses: x.")
     return str(caught.value)
+
+
+BATCH = {"window_id": ["a", "b"], "tokens": [3, 4], "log_loss": [0.5, 0.25], "kl": [1.5, 2]}
+
+
+def of_batch(suffix=".jsonl", **change):
+    "Two windows as a writer takes them, read back; ... leaves a column out."
+    columns = {name: values for name, values in (BATCH | change).items() if values is not ...}
+    out = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        writer = LossWriter(out, suffix, names=BATCH, windows=2)
+        writer.write(columns)
+        writer.close()
+    return parse_losses(out.getvalue(), name="x" + suffix)
 
 
 # --- the arm --------------------------------------------------------------------------------------------------------------------------
@@ -302,6 +322,117 @@ def test_a_file_without_a_digest_is_read_and_the_report_says_so(suffix):
 )
 def test_bad_files_are_refused_by_line(data, part):
     assert part in says(data), says(data)
+
+
+@pytest.mark.parametrize(
+    "number", [10**30, -(10**30), 2**63, 2**64, 10**80, np.int64(3), np.float64(0.5)]
+)
+def test_an_integer_of_any_size_is_a_number_of_a_further_column(number):
+    "Alone in its column such an integer was refused, beside a float it was read."
+    for others in ([1.5], [1]):
+        kl = [number, *others]
+        rows = [
+            f'{{"kl":{value},"log_loss":0.5,"tokens":3,"window_id":"{i}"}}'
+            for i, value in enumerate(kl)
+        ]
+        arm = parse_losses(file(*rows, columns=["kl"]).encode(), name="x.jsonl")
+        assert arm.columns["kl"].tolist() == [*map(float, kl)]
+        written = of_batch(kl=kl, window_id=["0", "1"], tokens=[3, 3], log_loss=[0.5, 0.5])
+        assert written.columns["kl"].tolist() == arm.columns["kl"].tolist()
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+@pytest.mark.parametrize(
+    "change, part",
+    [
+        (
+            {"log_loss": np.float32([0.5, np.inf])},
+            "row 2: log_loss must be a number from 0 to",
+        ),
+        (
+            {"log_loss": np.float16([0.5, np.nan])},
+            "row 2: log_loss must be a number from 0 to",
+        ),
+        (
+            {"log_loss": np.array([0.5, "1e90"], np.longdouble)},
+            "row 2: log_loss must be a num",
+        ),
+        ({"kl": np.float32([-np.inf, 0])}, "row 1: kl must be a number from -1e80 to 1e80"),
+        ({"kl": [10**400, 1]}, "row 1: kl must be a number from -1e80 to 1e80"),
+        ({"kl": [1, 10**81]}, "row 2: kl must be a number from -1e80 to 1e80"),
+        ({"kl": [1, np.ones(2)]}, "row 2: kl must be a number from -1e80 to 1e80; got array"),
+        ({"kl": [np.datetime64(1, "ns"), np.timedelta64(1, "ns")]}, "row 1: kl must be a num"),
+        ({"kl": np.ma.array([1.0, 2.0], mask=[0, 1])}, "row 2: kl must be a number from"),
+        ({"kl": np.ones((2, 2))}, "row 1: kl must be a sequence"),
+        ({"tokens": [10**30, 1]}, "row 1: tokens must be a whole number from 1 to 2**53"),
+        ({"tokens": 5}, "row 1: tokens must be a sequence; got 5. Pass a list."),
+        (
+            {"tokens": [1, 2, 3]},
+            "row 1: columns of a batch must have one length; got 3 tokens",
+        ),
+        ({"log_loss": []}, "columns of a batch must have one length; got 0 log_loss"),
+        ({"window_id": np.array([b"a", b"b"])}, "row 1: window_id must be text in UTF-8"),
+        ({"window_id": ["a", np.bool_(True)]}, "row 2: window_id must be text in UTF-8"),
+        ({"window_id": None}, "row 1: window_id must be a sequence; got None. Pass a list."),
+        ({"window_id": ...}, "row 1: a batch must have window_id; got tokens, log_loss, kl."),
+    ],
+)
+def test_what_is_no_batch_is_refused_by_row_without_a_warning(change, part, suffix):
+    with pytest.raises(ContractError) as caught:
+        of_batch(suffix, **change)
+    assert part in str(caught.value) and "\n" not in str(caught.value), str(caught.value)
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+@pytest.mark.parametrize(
+    "kind",
+    [list, tuple, iter, np.array, pyarrow.array, "chunks", "objects", "array", "series"],
+)
+def test_a_batch_may_be_of_any_sequences(kind, suffix):
+    kinds = {
+        "chunks": lambda values: pyarrow.chunked_array([values[:1], values[1:]]),
+        "objects": lambda values: np.array(values, object),
+    }
+    if kind in ("array", "series"):
+        pandas = pytest.importorskip("pandas")
+        kinds["array"] = pandas.array
+        kinds["series"] = lambda values: pandas.Series(values, index=[7, 8])
+    batch = {name: kinds.get(kind, kind)(values) for name, values in BATCH.items()}
+    same(of_batch(suffix, **batch), of_batch(suffix))
+
+
+CELLS = st.sampled_from(
+    [
+        *(None, True, 0, 1, 2.0, -1, 0.5, float("nan"), float("inf"), 10**30, 2**64, 10**400),
+        *("x", "", "a\ud800", b"x", [1], (), {}, decimal.Decimal("0.5"), complex(1)),
+        *(np.float32(3e38), np.int64(3), np.uint64(2**63), np.bool_(True), np.str_("x")),
+        *(np.datetime64(1, "ns"), np.timedelta64(1, "ns"), set(), object, np.ones(2)),
+    ]
+)
+KINDS = st.sampled_from([list, tuple, iter, np.array, pyarrow.array, set, np.float16, repr])
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.sampled_from([*BATCH]),
+    st.lists(CELLS, max_size=3),
+    st.sampled_from([".jsonl", ".parquet"]),
+    KINDS,
+)
+def test_all_that_is_passed_as_a_batch_is_written_or_refused(name, cells, suffix, kind):
+    values = (cells + BATCH[name])[:2] if len(cells) < 3 else cells
+    with contextlib.suppress(Exception), np.errstate(over="ignore"):
+        values = kind(values)  # NumPy and Arrow do not make a column of everything
+    try:
+        assert len(of_batch(suffix, **{name: values})) == 2
+    except ContractError as error:
+        assert "\n" not in str(error)
+
+
+def test_single_precision_is_written_without_a_warning():
+    arm = of_batch(log_loss=np.float32([0.1, 3e38]) / np.float32(1e38), kl=np.float16([1, 2]))
+    assert arm.log_loss[1] == float(np.float32(3e38) / np.float32(1e38))
+    assert of_batch(tokens=np.float32([3, 4])).tokens.tolist() == [3, 4]
 
 
 def test_every_edit_of_a_written_file_is_noticed(tmp_path):
@@ -632,7 +763,7 @@ def test_a_line_without_end_is_not_read(tmp_path):
     head, columns = parts()
     columns["document_id"][2] = "d" * 2**21
     assert all(
-        "a line above" in got and got.startswith(":4")
+        "a line above" in got and got.startswith(":4") and "a line of its own" in got
         for got in refusals(by_hand(".jsonl", head, columns), "x.jsonl", tmp_path)
     )
 

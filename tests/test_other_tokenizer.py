@@ -82,6 +82,27 @@ def test_other_ids_for_the_same_pieces_change_nothing(run, tmp_path):
     assert found["pairs"][0]["units"]["kind"] == "documents" and verify(tmp_path / "report")
 
 
+def test_several_texts_and_questions_are_compared_per_byte(run, tmp_path):
+    "Answers, and losses of another text, were held for losses of this one."
+    quiz = tmp_path / "arc.jsonl"
+    rows = [
+        {"id": f"q{i}", "prompt": f"{i} and", "candidates": [" one", " two"], "label": " one"}
+        for i in range(12)
+    ]
+    quiz.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    code, found, _ = run("compare", BASE, TUNED, "--per-byte", "--questions", f"arc={quiz}")
+    assert code in (0, 1), found
+    assert {row["key"]["metric"] for row in found["rows"]} >= {"bits_per_byte", "accuracy"}
+    other = tmp_path / "other.jsonl"
+    other.write_text("".join(json.dumps({"text": text[::-1]}) + "\n" for text in TEXTS))
+    texts = ("--text", f"news={tmp_path / 'text.jsonl'}")
+    code, found, _ = run(
+        "compare", BASE, TUNED, "--per-byte", *texts, out="two", text=f"law={other}"
+    )
+    assert code in (0, 1), found
+    assert {row["key"]["part"] for row in found["rows"]} == {"news", "law"}
+
+
 def test_one_tokenizer_gives_the_claim_per_token(run, tmp_path):
     per_token = run("compare", BASE, TUNED, out="token")[1]["rows"][0]
     code, found, _ = run("compare", BASE, TUNED, "--per-byte", out="byte")

@@ -1,6 +1,8 @@
 """Predictions: what the arm refuses, that no order decides anything, and what a file's columns are taken for."""
 
+import decimal
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -310,6 +312,189 @@ def test_columns_are_refused(change, options, part):
     columns = {k: v for k, v in (COLUMNS | change).items() if v is not None}
     message = says(lambda: predictions_from_columns(columns, **options))
     assert part in message, message
+
+
+class NAType:
+    "No value, of which nothing can be asked: `pandas.NA` without pandas."
+
+    def __eq__(self, other):
+        return self
+
+    __ne__ = __eq__
+    __hash__ = object.__hash__
+
+    def __bool__(self):
+        raise TypeError("boolean value of NA is ambiguous")
+
+
+NA = NAType()
+UNUSUAL = [  # columns, options, words of the refusal
+    ({"id": [], "label": [], "probabilities": []}, {}, "there must be an example; got none"),
+    ({"id": [], "label": [], "p:yes": [], "p:no": []}, {}, "there must be an example"),
+    (
+        {"id": (i for i in IDS)},
+        {},
+        "column 'id' must be a sequence; got a generator. Pass a list.",
+    ),
+    ({"label": list}, {}, "column 'label' must be a sequence; got a type. Pass a list."),
+    ({"tense": np.array(3)}, {}, "column 'tense' must be a sequence; got a ndarray"),
+    (
+        {"probabilities": [{"yes": 0.333, "no": 0.666}] * 4, "confidence": [0.666, None] * 2},
+        {"normalize": True},
+        "confidence must be a number; got None at index 1. Fill it in",
+    ),
+    (
+        {"probabilities": [{"yes": 0.333, "no": 0.666}] * 4, "confidence": [True] * 4},
+        {"normalize": True},
+        "confidence must be a number; got True at index 0",
+    ),
+    (
+        {"probabilities": [{"yes": True, "no": 0.005}] * 4},
+        {"normalize": True},
+        "must be a number; got True at index 0",
+    ),
+    (
+        {"p:yes": ["0.5"] * 4, "p:no": ["0.5"] * 4},
+        {"places": ["line 2", "line 3"]},
+        "places must say where each row stands; got 2 for 4 rows. Give one text a row",
+    ),
+    ({}, {"places": []}, "places must say where each row stands; got 0 for 4 rows"),
+    ({}, {"places": 5}, "places must be a sequence; got 5. Pass a list."),
+    ({}, {"slices": 5}, "slices must be names of columns; got 5. Write slices=['language']."),
+    ({}, {"slices": [["tense"]]}, "a column must be named by text; got ['tense']"),
+    ({}, {"cluster": ["doc"]}, "a column must be named by text; got ['doc']"),
+    ({}, {"where": 5}, "where must be a string"),
+    (
+        {0: [1] * 4},
+        {},
+        "column names must be text; got 0. In a data frame: frame.rename(columns=str).",
+    ),
+    (
+        {"cluster": [["x"], np.ones(2), "y", "z"]},
+        {},
+        "cluster must be text or a whole number; got ['x'] at index 0",
+    ),
+    (
+        {"cluster": ["x", NA, "y", "z"]},
+        {},
+        "every item or for none; got None at index 1",
+    ),
+    ({"model": [np.ones(2)] * 4}, {}, "model must be text or a whole number"),
+    ({"model": ["x", np.ones(2)] * 2}, {}, "model must be the same in every row"),
+    (
+        {"samples": [5] * 4, "correct_samples": [1] * 4, "temperature": [{}] * 4},
+        {},
+        "every 'temperature' must be a finite number; got {} (index 0)",
+    ),
+    (
+        {"samples": [5] * 4, "correct_samples": [1] * 4, "temperature": [np.ones(2)] * 4},
+        {},
+        "every 'temperature' must be a finite number; got array([1., 1.]) (index 0)",
+    ),
+    ({"tense": np.ones((4, 2))}, {}, "column 'tense' must be a sequence; got a ndarray"),
+]
+
+
+@pytest.mark.parametrize("change, options, part", UNUSUAL)
+def test_unusual_columns_are_refused_in_one_line(change, options, part):
+    columns = dict(COLUMNS)
+    if "probabilities" in change or "p:yes" in change:
+        del columns["prediction"]
+    message = says(lambda: predictions_from_columns(columns | change, **options))
+    assert part in message, message
+
+
+def test_a_frame_with_numbers_as_names_is_read_as_the_refusal_says():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(COLUMNS | {7: ["en", "de"] * 2})
+    assert "frame.rename(columns=str)" in says(lambda: predictions_from_columns(frame))
+    arm = predictions_from_columns(frame.rename(columns=str), slices=["7"])
+    assert arm.slices == {"7": ("en", "de") * 2}
+    for names in (range(4), ["id", "label", "prediction", 7]):
+        frame.columns = list(names)
+        assert "column names must be text" in says(lambda: predictions_from_columns(frame))
+
+
+def test_unusual_cells_of_a_slice_are_missing_or_no_slice():
+    gaps = {"lang": ["en", NA, decimal.Decimal("sNaN"), "en"]}
+    assert predictions_from_columns(COLUMNS | gaps, slices=["lang"]).slices["lang"] == (
+        "en",
+        None,
+        None,
+        "en",
+    )
+    arrays = {"prompted": [np.ones(2)] * 4, "p_large": [10**400, [], {}, "x"]}
+    arm = predictions_from_columns(COLUMNS | arrays)
+    assert arm.slices == {} and arm.provenance["ignored"] == {
+        "prompted": "holds nested values",
+        "p_large": "holds nested values",
+    }
+
+
+CELLS = st.sampled_from(
+    [
+        *(None, True, 0, 1, -1, 0.5, 0.333, 0.666, float("nan"), float("inf"), 10**400),
+        *("yes", "no", "", "0.5", "1e999", "a\ud800", b"yes", [], [0.5, 0.5], (0.5, 0.5), {}),
+        *({"yes": 0.5, "no": 0.5}, {"yes": 0.333, "no": 0.666}, {"yes": None, "no": "1"}),
+        *(decimal.Decimal("0.5"), decimal.Decimal("sNaN"), complex(1), np.float32(0.3)),
+        *(np.int64(1), np.bool_(True), np.str_("yes"), np.datetime64("NaT"), np.ones(2)),
+        *(np.float64("nan"), np.ones(0), NA, set(), object, range(2)),
+    ]
+)
+NAMES = st.sampled_from(
+    [
+        *("id", "label", "prediction", "confidence", "probabilities", "samples", "cluster"),
+        *("correct_samples", "prompt", "prompt_digest", "model", "tokenizer", "temperature"),
+        *("p:yes", "p:no", "p_yes", "p_no", "language", "topic", 0, None, ("a", "b")),
+    ]
+)
+USUAL = [
+    *(IDS, LABEL, SAID, [0.5] * 4, [0.333] * 4, [0.666] * 4, [1, 2, 3, 4], ["0.5"] * 4),
+    *([{"yes": 0.333, "no": 0.666}] * 4, [[0.333, 0.666]] * 4, [{"yes": "1", "no": "0"}] * 4),
+]
+
+
+@st.composite
+def unusual_columns(draw):
+    "Columns of which some are no columns, some cells no cells, and some lengths differ."
+    usual = draw(st.sampled_from(USUAL))
+    cells = list(draw(st.sampled_from([usual, usual[:3], [], [*usual, "e"]])))
+    for _ in range(draw(st.integers(0, 2))):
+        if cells:
+            cells[draw(st.integers(0, len(cells) - 1))] = draw(CELLS)
+    as_objects = np.empty(len(cells), object)
+    as_objects[:] = cells
+    return draw(
+        st.sampled_from([cells, cells, cells, tuple(cells), as_objects, set, None, 5, "yesn"])
+        | st.builds(iter, st.just(cells))
+    )
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.dictionaries(NAMES, unusual_columns(), max_size=3),
+    st.sampled_from([None, "prediction", "id", "label"]),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "normalize": st.just(True),
+            "labels": st.sampled_from([("yes", "no"), [], None, 5, "yn", [None, 1]]),
+            "places": st.sampled_from([["r"] * 3, ["r"] * 4, [], 5, "abcd", range(4)]),
+            "slices": st.sampled_from(["topic", ["id", 5], 5, [None], [["a"]], b"a", {}]),
+            "cluster": st.sampled_from(["topic", "id", "", 5, ["topic"], b"a"]),
+        },
+    ),
+)
+def test_all_that_is_passed_as_columns_is_read_or_refused_in_one_line(change, gone, options):
+    columns = {name: cells for name, cells in (COLUMNS | change).items() if name != gone}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            arm = predictions_from_columns(columns, **options)
+        except ContractError as error:
+            assert "\n" not in str(error)
+        else:
+            assert len(arm) == 4
 
 
 def test_rows_of_few_digits_are_divided_by_their_sum_only_when_asked():

@@ -19,7 +19,8 @@ from invar_nb.files.losses import read_losses, write_losses  # noqa: E402
 from invar_nb.files.merge import Target  # noqa: E402
 from invar_nb.models.shards import score_shard  # noqa: E402
 from invar_nb.shell import settings as g  # noqa: E402
-from invar_nb.shell.work import find_shard, load_work  # noqa: E402
+from invar_nb.shell.launchers import find_shard
+from invar_nb.shell.work import load_work
 
 BASE, TUNED = os.path.join(MODELS, "base"), os.path.join(MODELS, "tuned")
 OPTIONS = ["--max-length", 64, "--batch-tokens", 32, "-q"]

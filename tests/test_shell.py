@@ -23,7 +23,7 @@ from invar_nb import Rules, compare_models
 from invar_nb.files.losses import read_losses, write_losses
 from invar_nb.foundations.refuse import ContractError, UsageError
 from invar_nb.shell import cli
-from invar_nb.shell.terminal import describe_error
+from invar_nb.shell.error_lines import describe_error
 
 ROOT = os.path.dirname(os.path.dirname(invar_nb.__file__))
 MODELS = os.path.join(os.path.dirname(invar_nb.__file__), "demo_models")

@@ -22,6 +22,7 @@ from studies import (
     looked,
     losses,
     marks,
+    recipes,
     three_texts,
 )
 
@@ -1714,6 +1715,9 @@ def test_what_compare_does_not_take_is_sent_to_what_it_takes(tmp_path):
         compare(old[1:], new, score="f1")
     with pytest.raises(UsageError, match="Pair, two paths"):
         compare(windows(), score="f1")
+    for arm in (scores(old), [*recipes()["lion", "runs"].runs]):
+        with pytest.raises(UsageError, match="Pair, two paths"):
+            compare(arm, arm, score="f1")  # was ignored
 
 
 # --- scores that are shares, and intervals of one unit --------------------------------------------------------------------------------------

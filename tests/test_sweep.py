@@ -19,8 +19,8 @@ from invar_nb.models import batches
 from invar_nb.models.demo_text import demo_documents
 from invar_nb.report.report import report_of
 from invar_nb.report.verify import verify
-from invar_nb.shell import arms as shell_arms
-from invar_nb.shell.settings import set_keys
+from invar_nb.shell import open_models
+from invar_nb.shell.study_file import set_keys
 
 
 def copies(n=60):
@@ -193,7 +193,7 @@ def test_what_makes_no_sense_is_refused():
 
 def test_the_baseline_is_scored_once_and_what_is_finished_is_kept(tmp_path, monkeypatch):
     pytest.importorskip("torch")
-    scored, real, batch = {}, shell_arms.score_plan, batches.Scorer.score
+    scored, real, batch = {}, open_models.score_plan, batches.Scorer.score
 
     def counted(model, plan, **more):
         scored[model.name] = 0
@@ -207,7 +207,7 @@ def test_the_baseline_is_scored_once_and_what_is_finished_is_kept(tmp_path, monk
         )
         return real(model, plan, **more)
 
-    monkeypatch.setattr(shell_arms, "score_plan", counted)
+    monkeypatch.setattr(open_models, "score_plan", counted)
     for name in ("tuned", "broken", "again"):
         shutil.copytree(f"{MODELS}/{'tuned' if name == 'tuned' else 'base'}", tmp_path / name)
     config = (tmp_path / "broken/config.json").read_text()
@@ -572,7 +572,7 @@ def test_what_a_second_attack_found(files, monkeypatch):
         ((*wins, "--better", "lower", "--study", "flat.toml"), "must be a table"),
         (
             (*wins, "columns.better=higher", "rules.better={loss='lower'}"),
-            "must be given once",
+            "Write it under [rules]",
         ),
         (
             (

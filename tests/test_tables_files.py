@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from invar_nb.files.tables import as_number, parse_table, read_table
+from invar_nb.files.tables import as_number, column_named, parse_table, read_table
 from invar_nb.foundations.refuse import ContractError
 from invar_nb.foundations.store import digest
 
@@ -482,6 +482,36 @@ def test_columns_of_numbers_are_their_cells_one_by_one(cells, mark):
             table.numbers("a")
     else:
         assert table.numbers("a").tolist() == wanted
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("kind", ["float16", "float32", "float64"])
+def test_a_number_of_parquet_that_is_not_finite_is_refused_with_its_row(bad, kind):
+    column = pyarrow.array(np.array([1, 2, 0.5, bad], kind))
+    data = parquet_bytes({"arm": [*"abab"], "loss": column})
+    where = f"x.parquet, row 4, column 'loss': numbers must be finite; got {bad!r}. "
+    table = parse_table(data, name="x.parquet")
+    with pytest.raises(ContractError, match=re.escape(where + "Measure it again, or remove")):
+        table.numbers("loss")
+    for act in (
+        lambda: table.columns,
+        lambda: parse_table(data, name="x.parquet", rows=("arm", "a")),
+    ):
+        with pytest.raises(ContractError, match=re.escape(where + "Write null")):
+            act()
+    cured = parquet_bytes({"loss": column.slice(0, 3)})
+    assert parse_table(cured, name="x.parquet").numbers("loss").tolist() == [1, 2, 0.5]
+
+
+def test_columns_are_named_by_text():
+    cure = r"got 0\. In a data frame: frame\.rename\(columns=str\)\."
+    for names in ([0, 1], ["id", 0], {0: [], "x": []}):
+        with pytest.raises(ContractError, match="^f: column names must be text; " + cure):
+            column_named("label", names, "f")
+    assert column_named("id", ["id", 0], "f") == "id"
+    for name in (["id"], 5, None):
+        with pytest.raises(ContractError, match="^f: a column must be named by text; got "):
+            column_named(name, ["id"], "f")
 
 
 # --- bad files ----------------------------------------------------------------------------------------------------------------------------------

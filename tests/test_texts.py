@@ -11,7 +11,7 @@ from commands import main
 import invar_nb
 from invar_nb.models.demo_text import demo_documents
 from invar_nb.report.verify import verify
-from invar_nb.shell import arms
+from invar_nb.shell import open_models
 
 pytest.importorskip("torch")
 BASE, TUNED = (
@@ -65,9 +65,9 @@ def leads(d, role="lead"):
 
 
 def test_each_text_a_row_and_one_number_by_weights(run, tmp_path, monkeypatch, texts, capsys):
-    loaded, load = [], arms.load
+    loaded, load = [], open_models.load
     monkeypatch.setattr(
-        arms, "load", lambda argument, o: loaded.append(argument) or load(argument, o)
+        open_models, "load", lambda argument, o: loaded.append(argument) or load(argument, o)
     )
     code, plain = run()
     assert len(loaded) == 2 and [*leads(plain)] == sorted(NAMES)
@@ -161,7 +161,7 @@ def test_a_question_that_is_too_long_is_refused_before_a_text_is_scored(
         )
     )
     scored = []
-    monkeypatch.setattr(arms, "score_plan", lambda *args, **more: scored.append(args))
+    monkeypatch.setattr(open_models, "score_plan", lambda *args, **more: scored.append(args))
     code, found = run("--questions", str(tmp_path / "arc.jsonl"), names=NAMES[:1])
     assert (
         code == 3
@@ -187,9 +187,9 @@ def test_three_candidates_on_two_texts_and_questions_in_one_command(
     (tmp_path / "arc.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     for name in ("copy", "other"):
         shutil.copytree(BASE if name == "copy" else TUNED, tmp_path / name)
-    loaded, load = [], arms.load
+    loaded, load = [], open_models.load
     monkeypatch.setattr(
-        arms,
+        open_models,
         "load",
         lambda argument, o: loaded.append(Path(argument).name) or load(argument, o),
     )

@@ -26,7 +26,7 @@ from invar_nb.models import weights as weights_page
 from invar_nb.models.load import find_checkpoint, load_model, read_gguf
 from invar_nb.models.settings_diff import compare_settings
 from invar_nb.models.weights import compare_weights, not_comparable
-from invar_nb.shell.arms import fit_models
+from invar_nb.shell.model_checks import fit_models
 from invar_nb.shell.settings import Scoring
 
 torch = pytest.importorskip("torch")
@@ -502,7 +502,7 @@ def test_weights_of_large_models_are_compared_only_beside_much_scoring(
 ):
     """Sizes decide, no clock: small models are compared; large ones where a tenth of the scoring suffices; else no tensor is read, which one line says and names the command
     that lists them. Equal weights are found all the same, the report verifies, and `diff` compares as before."""
-    from invar_nb.shell import arms as arms_page
+    from invar_nb.shell import weight_differences as arms_page
 
     moved = copied("moved", {k: x * 1.01 for k, x in copied.tensors.items()})
     text = tmp_path / "text.jsonl"
@@ -572,7 +572,7 @@ def test_weights_of_large_models_are_compared_only_beside_much_scoring(
 
 def test_scoring_on_a_gpu_buys_less_comparing(monkeypatch):
     "The same text on a device that scores a hundred times faster."
-    from invar_nb.shell import arms as arms_page
+    from invar_nb.shell import weight_differences as arms_page
 
     monkeypatch.setattr(arms_page, "ALWAYS_COMPARED", 1000)
     monkeypatch.setattr(arms_page, "tokens_to_score", lambda o: 10 * arms_page.FEWEST_TOKENS)

@@ -162,9 +162,15 @@ _PROMPTS = {  # of a source, of which the prompts follow -> what a refusal calls
 
 
 def _match_sources(baseline: Arm, candidate: Arm) -> None:
-    "Where files of one tool hold different data or prompts, name the setting that differs."
+    """Refuse arms of other data or other prompts by the setting that made them so.
+
+    A setting explains the difference; the digest or id that would be refused later does not.
+    Where no setting differs, nothing is refused here."""
     a = baseline.source
     b = candidate.source
+    # An arm without a source says nothing about its data, which is no contradiction. But a
+    # chat template that is not named is one that was not used: settings of the prompts are
+    # compared as they are, and an arm without a source counts as one that used none.
     if a and b and baseline.data_id != candidate.data_id:
         _match_settings(a, b)
     if _prompts_of(baseline) != _prompts_of(candidate):
@@ -177,7 +183,7 @@ def _prompts_of(arm: Arm) -> Sequence[str]:
 
 
 def _match_settings(a: Mapping, b: Mapping) -> None:
-    "Refuse two sources with another setting."
+    "Raise PairingError at the first of _SETTINGS in which two sources differ."
     for name in _SETTINGS:
         if a.get(name) != b.get(name):
             got = f"{a.get(name)!r} and {b.get(name)!r}"
@@ -185,7 +191,7 @@ def _match_settings(a: Mapping, b: Mapping) -> None:
 
 
 def _match_prompts(a: Mapping, b: Mapping) -> None:
-    "Refuse two sources that made other prompts."
+    "Raise PairingError at the first of _PROMPTS in which two sources differ; absent is none."
     for name, title in _PROMPTS.items():
         if a.get(name) == b.get(name):
             continue
@@ -548,6 +554,7 @@ def pair_arrays(
             "These look like answers, wrong or right: pair two Scores, or two Predictions",
         )
     ids = tuple(map(str, range(len(tokens))))
+    # sums=False: means per token, as the arguments say, so large ones are not doubted
     baseline = WindowLosses.from_arrays(ids, tokens, a, sums=False, document_ids=document_ids)
     candidate = WindowLosses.from_arrays(
         ids, tokens, b, sums=False, document_ids=baseline.document_ids

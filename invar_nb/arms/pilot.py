@@ -112,11 +112,17 @@ def with_tails(
     scored: Supply,  # the units of the pilot
     text: Supply,  # the units of the run
 ) -> Pilot:
-    "The pilot with the tails that the sizes of the run's units give its influences."
-    of_changes = max(3.0, (1 + 2 / pilot.tail) / _kurtosis(scored.weights))
-    of_influences = of_changes * _kurtosis(text.weights)
-    per_unit = 2 * text.weights.size / text.units
-    return replace(pilot, tail=min(1.0, per_unit / (of_influences - 1)))
+    """The pilot with the tail that the run will have, whose units differ in size.
+
+    An influence is a weight times a change, and their kurtoses multiply. So the pilot's over
+    that of its own weights is the changes' (at least the normal law's 3), and this times that
+    of the text's weights is the run's."""
+    kurtosis_of_pilot = 1 + 2 / pilot.tail  # since tail = 2 / (kurtosis - 1)
+    kurtosis_of_changes = max(3.0, kurtosis_of_pilot / _kurtosis(scored.weights))
+    kurtosis_of_run = kurtosis_of_changes * _kurtosis(text.weights)
+    # 2 / (kurtosis - 1) holds for each unit of the text; a run counts in effective units
+    tail = 2 * text.weights.size / text.units / (kurtosis_of_run - 1)
+    return replace(pilot, tail=min(1.0, tail))
 
 
 def _kurtosis(weights: np.ndarray) -> float:

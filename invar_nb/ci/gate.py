@@ -40,7 +40,7 @@ def study_of(
     options: Mapping,  # of `Rules`, and of `compare_models`
 ) -> Any:
     "The study of two arms, wherever they are; ContractError, PairingError, UsageError."
-    from invar_nb.shell.options import parse_margin, resolve_margin
+    from invar_nb.shell.margins import parse_margin, resolve_margin
 
     typed = parse_margin(margin) if isinstance(margin, str) else None
     judging, scoring = split_options(options)
@@ -62,10 +62,13 @@ def _rules(margin: float | Mapping | None, options: Mapping) -> Any:
 
 
 def _compare_arms(arms: Mapping[str, Any], rules: Any, scoring: Mapping) -> Any:
-    "The study of arms in memory, or of files to which arms in memory are written."
+    """The study of two arms in memory, or of two paths.
+
+    An arm beside a path is written to a file first. The path may be a file, a folder of tasks
+    or a model to be scored; `compare_models` handles them all, and takes nothing but paths."""
     from invar_nb.comparison.study import study
+    from invar_nb.shell.baseline_file import write_baseline
     from invar_nb.shell.compare import compare_models
-    from invar_nb.shell.work import write_baseline
 
     in_memory = {name: arm for name, arm in arms.items() if not isinstance(arm, PATHS)}
     if len(in_memory) < len(arms):
@@ -135,8 +138,9 @@ def measure_model(
     scoring: Mapping,  # options of `compare_models`
 ) -> None:
     "Put the losses of a model on the text, or its answers to the questions, into a file."
+    from invar_nb.shell.baseline_file import check_baseline
     from invar_nb.shell.settings import Comparing, Loading, Scoring
-    from invar_nb.shell.work import check_baseline, save_answers, save_scored
+    from invar_nb.shell.work import save_answers, save_scored
 
     if bool(text) == bool(questions):
         refuse(
@@ -205,7 +209,7 @@ class BaselineFile:
         "AssertionError where the old baseline is to be kept, by each of its arms."
         __tracebackhide__ = True
         from invar_nb.readers.recognise import read_arms
-        from invar_nb.shell.work import reason_to_keep
+        from invar_nb.shell.baseline_file import reason_to_keep
 
         for arm in read_arms(self.path).values():
             try:
@@ -227,8 +231,8 @@ class BaselineFile:
         "Put the evidence of the candidate there; a model scores the text, or answers."
         from invar_nb.readers.reader import Reading
         from invar_nb.readers.recognise import read_arms
-        from invar_nb.shell.arms import SCORED, arm_kind
-        from invar_nb.shell.work import write_baseline
+        from invar_nb.shell.arm_kind import SCORED, arm_kind
+        from invar_nb.shell.baseline_file import write_baseline
 
         scoring = split_options(options)[1]
         if isinstance(candidate, PATHS) and arm_kind(str(candidate)) in SCORED:

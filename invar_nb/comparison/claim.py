@@ -171,7 +171,11 @@ def units_for_power(d: Difference, margin: float) -> int | None:
 
 
 def _tested_error(d: Difference) -> float | None:
-    "The standard error with which a test of no change saw the change; None of no change."
+    """The standard error with which a test of no change saw the change; None of no change.
+
+    The test is of another quantity, whose error says nothing about the change. But a p-value
+    is a t statistic, and a change over its t statistic is a standard error.
+    """
     statistic = -float(stdtrit(d.dof, d.p_value / 2)) if d.p_value else math.inf
     return abs(d.delta) / statistic if statistic > 0 else None
 

@@ -124,13 +124,13 @@ Totals = tuple[np.ndarray, np.ndarray]  # numerators and weights of each row or 
 
 
 def paired_totals(a: Totals, b: Totals) -> np.ndarray:  # of both arms, equal weights
-    "Numerators of the difference, with what is rounding taken out."
+    "Numerators of the difference, without what is only rounding of the losses (`round_off`)."
     weights = a[1]
     has_weight = weights > 0
     sizes = np.maximum(np.abs(a[0]), np.abs(b[0]))
     largest = np.divide(sizes, weights, out=np.zeros_like(a[0]), where=has_weight)
 
-    def precision() -> float:
+    def precision() -> float:  # is slow, and asked for only where it matters
         used = weights[has_weight]
         return max(stored_precision(sums[has_weight] / used) for sums in (a[0], b[0]))
 
@@ -158,7 +158,7 @@ class Fits(NamedTuple):
 def fit_totals(a: Totals, b: Totals, units: Units) -> Fits:
     "The jackknife over the units, and over rows, from the totals of both arms."
     is_serial = units.name == "serial"
-    if np.array_equal(a[1], b[1]):
+    if np.array_equal(a[1], b[1]):  # one ratio of paired differences is more exact than two
         totals = (paired_totals(a, b), a[1])
         fit = serial_ratio if is_serial else jackknife_ratio
         return Fits(units=fit(*by_unit(totals, units)), rows=jackknife_ratio(*totals))
@@ -209,7 +209,7 @@ def _bootstrap(
     has_weight = weights > 0
     delta = numerators[has_weight] / weights[has_weight]
     counts = weights[has_weight].astype(np.int64)
-    row_weights = np.tile(np.maximum(a[1], 1), 2)
+    row_weights = np.tile(np.maximum(a[1], 1), 2)  # of both arms, which stand in one column
     scale = float(np.abs(np.concatenate([a[0], b[0]]) / row_weights).max())
 
     @cache
@@ -275,6 +275,7 @@ def change_format(value: float, d: object) -> str:
     "How a change is written, as of `format`: with two digits of half its interval."
     scale, _ = shown_unit(d)
     size = shown_size(value, d)
+    # Of a point, a tenth of the change stands for half its interval.
     half = min(scale * d.interval.width / 2 or abs(size) / 10, 1e300)
     ends = (scale * abs(end) for end in (d.interval.low, d.interval.high))
     largest = max(abs(size), half, *ends)
@@ -366,14 +367,10 @@ def turned(
     return replace(interval, low=-interval.high, high=-interval.low)
 
 # %% ../../nbs/comparison/01_difference.ipynb #a2own001
-_OWNER = {
-    name: part
-    for part, names in {
-        "metric": ("unit", "better", "scale", "whole", "positive"),
-        "fit": ("standard_error", "dof", "nu", "n_units", "units_eff"),
-        "interval": ("level", "method", "fallback"),
-    }.items()
-    for name in names
+_OWNER = {  # a name that is read through -> the part of a difference that has it
+    **dict.fromkeys(("unit", "better", "scale", "whole", "positive"), "metric"),
+    **dict.fromkeys(("standard_error", "dof", "nu", "n_units", "units_eff"), "fit"),
+    **dict.fromkeys(("level", "method", "fallback"), "interval"),
 }
 
 # %% ../../nbs/comparison/01_difference.ipynb #c002
@@ -524,7 +521,12 @@ def _by_test(
     p_value: float,  # of no change
     ends: Callable[[float], tuple[float, float]],  # level -> ends of the change of values
 ) -> tuple[Jackknife, At]:
-    "A change of values with their ends, on the side of 0 that the test of no change shows."
+    """A change of values with their ends, which never contradict the test of no change.
+
+    Test and ends are of two quantities (a squared error and its root, say), and near the limit
+    they could disagree. So the interval is widened to 0 where the test finds no change, and
+    cut at 0 where it finds one.
+    """
     if fit.fallback is not None:  # no unit says how far they spread
         point = replace(fit, estimate=change)
         return point, point.interval
@@ -577,7 +579,11 @@ def _within_bounds(metric: Metric, at: At) -> At:
 
 
 def _scaled(influence: Callable | None, raw: Jackknife, shown: Jackknife) -> Callable | None:
-    "The influence on what is shown, from that on what was fitted: by their ratio."
+    """The influence on what is shown, from that on what was fitted.
+
+    Row 0, how each unit moves the difference, is multiplied by the ratio of both estimates;
+    row 1, the shares of the weight, stays.
+    """
     if influence is None or shown is raw:
         return influence
     slope = shown.estimate / raw.estimate if raw.estimate else 1.0
@@ -602,7 +608,12 @@ def conclude(
     influence: Callable | None = None,  # () -> of each unit, as `unit_influence`
     ends: Callable | None = None,  # level -> ends of the change of values, where by_test
 ) -> Difference:
-    "The difference that these numbers make."
+    """The difference that these numbers make.
+
+    What is fitted is a ratio of sums or a statistic. What is shown is in the metric's unit:
+    the change of the values where the metric is judged by a test of another quantity, the
+    value of its inverse where it has one, else what is fitted.
+    """
     raw, rows = fits
     fit = raw
     at, p_of = interval or _of_fit(metric, raw, values[1])
@@ -644,20 +655,23 @@ def positive_interval(
         return None
     highest = 1.0 if metric.share_of_weights else math.inf
     total, weight = float(numerators.sum()), float(weights.sum())
-    without = np.divide(
+    without = np.divide(  # the mean without each unit
         total - numerators,
         weight - weights,
         out=np.zeros(weights.size),
         where=weights < weight,
     )
-    if total <= 0 or without.min() <= 1e-12 * total / weight:
+    if total <= 0 or without.min() <= 1e-12 * total / weight:  # 0 has no logarithm
         return Inference(partial(_cut_interval, fit, highest), fit.p_value)
     log_fit = jackknife_statistic(math.log(total / weight), np.log(without))
+    # A jackknife of logarithms takes units for independent. By as much as neighbours in text
+    # order widen the error of the mean, they widen that of its logarithm.
     wider = fit.standard_error / jackknife_ratio(numerators, weights).standard_error
     log_fit = replace(
         log_fit,
         standard_error=wider * log_fit.standard_error,
         alarm=fit.alarm,
+        # of the mean: 1/dof = 1/nu + what the waves add; here with the nu of the logarithms
         dof=1 / (1 / fit.dof - 1 / fit.nu + 1 / log_fit.nu),
     )
 
@@ -831,7 +845,7 @@ def measure(
     inference = _inference_of_rows(metric, pair, fitted, units, settings)
     fit = replace(fitted.fit, n_units=n)
     if inference and metric.exact and settings.method == "jackknife":
-        fit = replace(fit, nu=math.inf)  # it does not rest on the units' spread
+        fit = replace(fit, nu=math.inf)  # an exact test does not rest on the units' spread
     influence = partial(equal_influence, n)
     if fit.standard_error > 0:
         influence = partial(unit_influence, metric, pair, units)

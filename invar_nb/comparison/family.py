@@ -31,12 +31,19 @@ EXCHANGEABLE = ("documents", "windows", "items", "clusters")
 
 
 def p_of_change(d: Difference) -> float:
-    "The larger p of no change: by the fit, and by the signs of its units' parts."
+    """The larger p of no change: by the fit, and by the signs of its units' parts.
+
+    A family asks for very small p-values, where the tail of a t law is not good enough for few
+    unequal units. Signs err on other samples than it does, so the larger p errs less often.
+    Signs need units that could be exchanged (not neighbours of one text), no exact test beside
+    them, and a difference that can have either sign.
+    """
     has_exact_test = d.metric.exact is not None and d.units in ("items", "windows")
     if d.units not in EXCHANGEABLE or has_exact_test or d.metric.of_pair:
         return d.p_value
     moves, weights = d.influence()
-    return max(d.p_value, sign_flip_test(moves + d.delta * weights).p_value)
+    parts = moves + d.delta * weights  # what each unit adds to the change: their sum is delta
+    return max(d.p_value, sign_flip_test(parts).p_value)
 
 
 def asked_of(row: Row) -> dict[str, float]:
@@ -107,7 +114,7 @@ def rate_if_few(rows: int, units: float) -> float:
     tabulated = max((n for n in RATES if n <= units), default=min(RATES))
     rates = dict(zip(ROWS, RATES[tabulated], strict=True))
     largest = ROWS[-1]
-    if rows > largest:
+    if rows > largest:  # as if every 40 rows erred by themselves
         return 1 - (1 - rates[largest]) ** (rows / largest)
     return rates[min(m for m in ROWS if m >= rows)]
 
@@ -120,7 +127,13 @@ def units_for_rate(rows: int, rate: float) -> int | None:
 def pass_on(
     within: Sequence[np.ndarray],  # step-down p of the rows of each part
 ) -> list[np.ndarray]:
-    "Step-down p-values of each part, adjusted over the parts (@eq-rows-parts)."
+    """Step-down p-values of each part, adjusted over the parts (@eq-rows-parts).
+
+    A part with all its rows rejected has spent none of the error and leaves it to the others,
+    as one hypothesis does in Holm's procedure. For each number e of parts rejected before, a
+    row needs that they were (spent[e]) and its own p-value times the m - e parts that remain;
+    it takes the e that is best for it.
+    """
     m = len(within)
     largest = np.array([p.max() for p in within])
     order = np.argsort(largest, kind="stable")
@@ -133,12 +146,16 @@ def pass_on(
 
 # %% ../../nbs/comparison/07_family.ipynb #c021
 def family_of(rows: Sequence[Row], signs: Sequence[int] | None = None) -> Family:
-    "How the differences of one part's candidates move together; some with the sign changed."
+    """How the differences of one part's candidates move together, from their influences.
+
+    `signs` turn some of them, where a row has the candidate of interest for its baseline, so
+    that all count in one direction. None: all as they are.
+    """
     signs = signs or [1] * len(rows)
     moves = [sign * row.value.influence()[0] for sign, row in zip(signs, rows, strict=True)]
     if len({len(move) for move in moves}) > 1:  # copies are not found in all: a bound holds
         return family_by_bound(len(rows))
-    if rows[0].value.units == "serial":
+    if rows[0].value.units == "serial":  # neighbours are correlated, their slow waves are not
         moves = [slow_parts(move) for move in moves]
     return fit_family(np.column_stack(moves), np.array([row.value.fit.dof for row in rows]))
 
@@ -156,7 +173,7 @@ class PartFamily:
     family: Family
 
     def step_down(self, p: dict[int, float]) -> np.ndarray:  # of each of its rows
-        "Adjusted p-values within the part; 1 of a row without this question: never shown."
+        "Adjusted p-values of its rows; a row without this question gets 1: no claim."
         column = np.array([p.get(i, np.nan) for i in self.places])
         is_asked = ~np.isnan(column)
         family = replace(self.family, member=self.family.member[is_asked])
@@ -190,9 +207,12 @@ def that_decide(
     keys: Iterable[tuple],  # (candidate, part, ...)
     deciding: Iterable[str] = (),  # names of candidates and parts; (): all
 ) -> list[tuple]:
-    "The keys that are named by candidate, by part, or by both."
+    """The keys of the candidates that are named, on the parts that are named.
+
+    Where no candidate is named all candidates decide, and where no part is named all parts.
+    """
     keys = list(keys)
-    for field in (0, 1):
+    for field in (0, 1):  # candidate, part
         named = {key[field] for key in keys} & {*deciding}
         if named:
             keys = [key for key in keys if key[field] in named]
@@ -209,13 +229,21 @@ def find_leading(rows: Iterable[Row], deciding: Iterable[str] = ()) -> list[Row]
 
 
 def choose_judge(rows: Sequence[Row]) -> Judge:
-    "How leading rows are judged: jointly where we know how their candidates move together."
+    """How leading rows are judged: jointly where we know how their candidates move together.
+
+    On one part the candidates share the baseline and its units, and what each unit adds to
+    each difference (its influence) shows how the differences correlate. Knowing that, the
+    joint procedure asks for less than Holm's, which holds whatever they have in common.
+    """
     if len(rows) < 2:
         return judge_alone
-    candidates = {row.key.candidate for row in rows}
+    # One candidate has one row a part, and different parts share no units to correlate over.
+    has_one_candidate = len({row.key.candidate for row in rows}) == 1
+    # Runs are a few seeds: too few to estimate a correlation from.
     has_seeds = any(row.value.units == "seeds" for row in rows)
-    has_influence = all(row.value.influence is not None for row in rows)
-    if len(candidates) == 1 or has_seeds or not has_influence:
+    # Some sources say how large a difference is, not what each unit adds to it.
+    lacks_influence = any(row.value.influence is None for row in rows)
+    if has_one_candidate or has_seeds or lacks_influence:
         return judge_by_holm
     return judge_together
 
@@ -257,7 +285,11 @@ CHANGED = ("improved", "regressed", *WITHIN)  # claims of a change
 
 
 def above_floor(rows: Sequence[Row]) -> list[Row]:
-    "Nothing that is no larger than the control's interval has improved or regressed."
+    """The rows with their noise floor; a change that is not above it is inconclusive.
+
+    The control is the baseline scored again, so its change is numerical noise. The floor of a
+    metric, part and slice is the end of the control's interval that is farther from 0.
+    """
     floors = {}
     for row in rows:
         if row.role == "control":

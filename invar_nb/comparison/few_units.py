@@ -35,7 +35,13 @@ class BlindSpot:
 
 
 def blind_spot(d: Difference, margin: float) -> BlindSpot | None:
-    "Of a claim that no loss of the margin was made; None of fewer than four units."
+    """What a claim of no loss of the margin leaves open; None of three units or fewer.
+
+    The rule of three: a kind of which no unit was seen among n is rarer than 3/n of all, with
+    95 % confidence. As that share of all units it moves the mean to the margin when it is
+    worse than the rest by n/3 times the distance from the interval to the margin.
+    """
+    # of a text in order: the independent windows that would give so wide an interval
     n = min(d.units_eff, d.n_eff) if d.units == "serial" else d.units_eff
     highest = d.worse.high
     if n <= 3 or not margin > 0 or not highest < margin:
@@ -60,7 +66,7 @@ def _blind_spot_clause(share: float, loss: float, d: Difference) -> str:
 def rounded_down(x: float) -> str:
     "A positive number with two digits, never larger than it is."
     step = 10.0 ** (math.floor(math.log10(x)) - 1)
-    down = math.floor(x / step + 1e-9) * step
+    down = math.floor(x / step + 1e-9) * step  # 0.3 / 0.1 is 2.999...
     return f"{down:,.0f}" if down >= 10 else f"{down:.2g}"
 
 
@@ -140,6 +146,7 @@ def change_without(d: Difference, units: list[int]) -> float:
     "The change of the other units; of a pool with the shares of its texts as they are."
     if d.members:
         return _pooled_change_without(d, units)
+    # A unit adds to the change how it moves it, and the change times its share of the weight.
     moves, weights = d.influence()
     removed = float((moves + d.delta * weights)[units].sum())
     share = float(weights[units].sum())
@@ -188,7 +195,7 @@ def ruined_units(d: Difference, margin: float) -> list[int]:
     # without the first k, the farthest of the others: the next one, or the largest gain
     farthest = np.maximum(np.abs(ranked[1 : n_ruined + 1]), abs(ranked[-1]))
     is_far = ranked[:n_ruined] > RUINED * np.maximum(margin, farthest)
-    for k in np.flatnonzero(is_far) + 1:
+    for k in np.flatnonzero(is_far) + 1:  # the first k units: the k-th is far from the next
         units = order[:k].tolist()
         if loss_without(d, units) <= margin:
             return units
@@ -277,7 +284,7 @@ def hidden_losses(d: Difference, margin: float) -> HiddenLosses:
     is_far = ranked[:n_ruined] > RUINED * np.maximum(margin, ranked[1 : n_ruined + 1])
     if not is_far.any():
         return HiddenLosses([], 0)
-    n_far = int(np.flatnonzero(is_far)[-1]) + 1
+    n_far = int(np.flatnonzero(is_far)[-1]) + 1  # all before the last one are larger still
     weights = d.influence()[1]
     has_weight = weights > 0.1 / weights.size  # a tenth of the mean: no scrap of text
     is_lost = (losses > 0) & has_weight

@@ -85,7 +85,11 @@ def interval_of_level(metric: Metric, fit: Jackknife, level: float) -> Interval:
 
 
 def _log_odds_ends(ends: Interval, estimate: float, highest: float) -> list[float]:
-    "Ends between 0 and the highest value: those of the log-odds, by their slope."
+    """Ends between 0 and the highest value: those of the log-odds, by their slope.
+
+    A distance of values becomes one of log-odds when it is divided by the slope of the way
+    back, which is the highest value times p (1 - p). Turned back, no end can leave the range.
+    """
     p = estimate / highest
     log_odds = math.log(p / (1 - p))
     moved = [log_odds + (end - estimate) / (estimate * (1 - p)) for end in ends]

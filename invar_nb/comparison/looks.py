@@ -73,6 +73,11 @@ class LooksOrder:
     tokens: int  # of the whole text
     at: tuple[int, ...]  # how many at each look
 
+    @property
+    def is_of_this_text(self) -> bool:
+        "Whether the target is this text itself, so that its windows are all there are."
+        return self.units == "windows"
+
     def rows(self, windows: int, since: int = 0) -> np.ndarray:
         "Rows of the first so many windows, in the order of the text."
         return np.flatnonzero((since <= self.place) & (self.place < windows))
@@ -94,7 +99,9 @@ def look_counts(
     needed = FIRST if first is None else first
     if effective.max() < needed:
         return (total,)
-    first_look = max(math.ceil(total / 10), int((effective >= needed).argmax()) + 1)
+    # the number of windows at which first there are enough units
+    enough_at = int((effective >= needed).argmax()) + 1
+    first_look = max(math.ceil(total / 10), enough_at)
     steps = (np.arange(looks) / (looks - 1)).tolist()
     counts = {round(first_look * (total / first_look) ** step) for step in steps}
     return tuple(sorted(counts | {total}))
@@ -187,6 +194,8 @@ def order_units(
     whole_text = read_record(arm, record)
     design = whole_text.design
     names = list(arm.window_ids)
+    # A digest of seed and name is as good as a random number, and of the windows that were
+    # scored anybody finds it again.
     order = sorted(range(len(names)), key=lambda i: digest(f"{design.seed}|{names[i]}"))
     unit_of = np.arange(len(names))
     units = "windows" if design.target == "text" else "documents"
@@ -254,9 +263,10 @@ def stop_sentences(
 ) -> list[str]:
     "When each text stopped and what that saved; what intervals and estimates then mean."
     sentences = _stops(looks)
-    first = next(iter(looks.values()))
+    first = next(iter(looks.values()))  # all have one design
     is_finished = all(of_pair.finished for of_pair in looks.values())
     if is_finished and first.design.target == "text":
+        # nothing was left to draw, so there is no sampling error and no interval to speak of
         return [*sentences, "Every token was scored, so the ratio on this text is a fact."]
     if len(looks) > 1:
         sentences.append(
@@ -265,7 +275,7 @@ def stop_sentences(
         )
     elif len(first.at) > 1:
         sentences.append(f"The interval holds at all {len(first.at)} looks together.")
-    if not is_finished:
+    if not is_finished:  # it stopped because the estimate had gone far enough
         sentences.append(
             "After an early stop the estimate is biased away from the edge of the margin."
         )
@@ -315,29 +325,58 @@ def _single_level(bound: float | None, level: float) -> float:
     if bound is None:
         return level
     repeated = repeated_level(bound)
-    return math.ceil(1e4 * repeated) / 1e4 if repeated <= 0.9998 else repeated
+    if repeated > 0.9998:  # rounded up it could become 1
+        return repeated
+    return math.ceil(1e4 * repeated) / 1e4
 
 
-def _repeated(d: Difference, fit: Jackknife, bound: float | None) -> Difference:
-    "The difference with its repeated interval; of the whole text it is exact."
-    repeated_fit = replace(d.fit, standard_error=fit.standard_error)
-    if bound is None:
-        repeated_fit = replace(repeated_fit, dof=math.inf, nu=math.inf)
+def _fit_of_target(fit: Jackknife, n_seen: int, order: LooksOrder) -> Jackknife:
+    """The fit of the windows seen so far, as an estimate of what the design aims at.
+
+    Of texts like this one the windows are a sample, and their fit is taken as it is. Of this
+    text only the windows not yet seen are unknown, so its standard error shrinks with the
+    share n/N that was seen, and is 0 at the end.
+    """
+    if not order.is_of_this_text:
+        return fit
+    return of_this_text(fit, n_seen / order.total)
+
+
+def _repeated(
+    single: Difference,  # of one look, as if it were the only one
+    fit: Jackknife,  # of `_fit_of_target`
+    bound: float | None,  # of the look; None: the whole text, exact
+) -> Difference:
+    "The difference with an interval that holds at all looks together."
+    shown_fit = fit
+    if bound is None:  # nothing is estimated, so nothing limits the degrees of freedom
+        shown_fit = replace(fit, dof=math.inf, nu=math.inf)
     return replace(
-        d,
-        interval=fit.interval(_single_level(bound, d.level)),
+        single,
+        interval=fit.interval(_single_level(bound, single.level)),
         at=fit.interval,
-        p_value=None,
-        fit=repeated_fit,
+        p_value=None,  # it would hold only if this were the only look
+        fit=shown_fit,
     )
 
 
-def _is_settled(d: Difference, margin: float) -> bool:
+def _can_settle(fit: Jackknife, n_seen: int, order: LooksOrder) -> bool:
+    """Whether a look may decide at all: it saw some spread, or the whole text.
+
+    Before the end a standard error of 0 says that all windows so far moved alike, as a rule
+    not at all. The interval then has width 0 and lies inside every margin, although the
+    windows that an edit breaks may be among those not yet seen.
+    """
+    return fit.standard_error > 0 or n_seen == order.total
+
+
+def _is_settled(repeated: Difference, margin: float) -> bool:
     "Whether the interval shows on which side of the margin the change lies."
-    is_equivalent = claim_of(d.interval.low, d.interval.high, margin) == "equivalent"
-    return bool(d.enough and (is_equivalent or is_beyond(d, margin)))
+    low, high = repeated.interval
+    is_equivalent = claim_of(low, high, margin) == "equivalent"
+    return bool(repeated.enough and (is_equivalent or is_beyond(repeated, margin)))
 
-
+# %% ../../nbs/comparison/09_looks.ipynb #lko2
 class LookedOnce(NamedTuple):
     "What one look found."
 
@@ -346,30 +385,31 @@ class LookedOnce(NamedTuple):
 
 
 def look_once(
-    d: Difference,  # of the windows seen so far
-    seen: Pair,
+    single: Difference,  # of the windows seen so far, as if this were the only look
+    seen: Pair,  # these windows
     bound: float | None,  # of the look; None: the whole text, exact
     margin: float,
     order: LooksOrder,
 ) -> LookedOnce:
     "One look: the repeated interval, and whether it settles the question."
-    n = len(seen.baseline)
-    is_of_text = order.units == "windows"
-    fit = of_this_text(d.fit, n / order.total) if is_of_text else d.fit
-    d = _repeated(d, fit, bound)
-    has_moved = d.fit.standard_error > 0 or n == order.total
+    n_seen = len(seen.baseline)
+    fit = _fit_of_target(single.fit, n_seen, order)
+    repeated = _repeated(single, fit, bound)
+    # How far the data lie above each edge, as the normal quantile of the p-value there: the
+    # repeated interval excludes an edge where |z| exceeds the bound.
+    z_at_edges = edge_z(fit, -margin), edge_z(fit, margin)
     look = Look(
-        windows=n,
+        windows=n_seen,
         tokens=int(seen.baseline.tokens.sum()),
-        delta=d.delta,
-        low=d.interval.low,
-        high=d.interval.high,
-        level=_single_level(bound, d.level),
+        delta=repeated.delta,
+        low=repeated.interval.low,
+        high=repeated.interval.high,
+        level=_single_level(bound, single.level),
         bound=bound,
-        decided=has_moved and _is_settled(d, margin),
-        z=(edge_z(fit, -margin), edge_z(fit, margin)),
+        decided=_can_settle(fit, n_seen, order) and _is_settled(repeated, margin),
+        z=z_at_edges,
     )
-    return LookedOnce(d, look)
+    return LookedOnce(repeated, look)
 
 # %% ../../nbs/comparison/09_looks.ipynb #c025
 @lru_cache(maxsize=64)
@@ -381,7 +421,7 @@ def look_bounds(
     spending: str,  # of the design
 ) -> tuple[float | None, ...]:
     "The bound of each look; None for all windows of a text, which are exact."
-    is_exact = units == "windows"
+    is_exact = units == "windows"  # the last look has seen all there is
     counts = np.array(at[:-1] if is_exact else at)
     amounts = information(counts, total if is_exact else None)
     bounds = boundaries(amounts, spent(counts / total, level, spending)).tolist()
@@ -418,8 +458,8 @@ def look_at(
         if n <= n_scored:
             seen = pair.take(order.rows(n))
             units = choose_units(seen, asked=order.units)
-            d = measure(metric, seen, units, settings)
-            difference, look = look_once(d, seen, bound, margin, order)
+            single = measure(metric, seen, units, settings)
+            difference, look = look_once(single, seen, bound, margin, order)
             looks.append(look)
     return Looked(
         difference=difference,
@@ -459,11 +499,11 @@ def check_looks(pair: Pair) -> None:
 
 def _units_of_looks(pair: Pair, units: Units, order: LooksOrder) -> Units:
     "The units of all rows, and why: the order is random."
-    is_of_text = order.units == "windows"
     because = f"Windows in a random order, seed {order.design.seed}"
-    if is_of_text:
+    if order.is_of_this_text:
         because += ", are a sample of this text whatever neighbours have in common"
-    codes = unit_codes(pair.ids if is_of_text else pair.clusters)[0]
+    names = pair.ids if order.is_of_this_text else pair.clusters
+    codes = unit_codes(names)[0]
     return replace(units, codes=codes, because=f"{because}.")
 
 

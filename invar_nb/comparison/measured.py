@@ -128,7 +128,10 @@ def _check_windows(n: int, windows: int | None, where: str) -> None:
 
 
 def _error_over_windows(sums: Mapping[str, float], estimate: float, n: int) -> float:
-    "The standard error of the difference if all windows were independent."
+    """The standard error of the difference if all windows were independent.
+
+    The sum of w^2 (d - D)^2 is multiplied out, since of single windows only sums are kept.
+    """
     D = estimate
     squares = sums["delta^2"] - 2 * D * sums["weight*delta"] + D * D * sums["weight^2"]
     return math.sqrt(max(squares, 0.0) * n / max(n - 1, 1)) / sums["weight"]
@@ -277,9 +280,11 @@ def _measure_slice(
     differences = {}
     for name, difference in on_all.items():
         if why_missing(metrics[name], part):
-            continue  # too few for it, say
+            continue  # as a rule there are too few items for it
         try:
-            prepared = difference.metric  # on all items
+            # A metric that fixes something by the data (bins, a percentile) fixed it on all
+            # items, so that slices can be compared with each other.
+            prepared = difference.metric
             differences[name] = measure(prepared, part, units, rules)
         except ContractError as error:
             if error.code != "undefined":

@@ -26,14 +26,18 @@ _MOST_FITTED = 4096  # distances that are enough to fit a scale
 
 
 class HalfT(NamedTuple):
-    "A half t law."
+    "The law of scale |T|, T of Student's t law with nu degrees of freedom."
 
     scale: float
     nu: float  # degrees of freedom: how long its tail is
 
 
 def fit_half_t(distances: np.ndarray) -> HalfT:
-    "The likeliest law of distances above the median; the largest is only known to be large."
+    """The likeliest law of distances above the median, over a grid of scales and tails.
+
+    The largest distance counts only as larger than all others, so that a passage that is
+    really broken does not widen the law that it is held against.
+    """
     distances = np.sort(distances)
     scale_of_median = float(np.median(distances))
     smaller = distances[:-1]
@@ -42,6 +46,7 @@ def fit_half_t(distances: np.ndarray) -> HalfT:
         smaller = smaller[np.linspace(0, n - 1, _MOST_FITTED).astype(int)]
     fits = []
     for nu in _TAILS:
+        # The median of |T| is the quantile of T at 3/4: around this scale, by e at most.
         scales = scale_of_median / float(stdtrit(nu, 0.75)) * _GRID
         likelihood = _log_likelihood(smaller, n, scales, nu)
         best = likelihood.argmax()
@@ -62,16 +67,29 @@ def _log_likelihood(
     return n * mean + np.log(stdtr(nu, -distances[-1] / scales))
 
 
-def scatter_power(distances: np.ndarray, weights: np.ndarray) -> float:
-    "h: how the scatter falls with the tokens, between 0 and 1/2."
-    is_positive = distances > 0
-    x = np.log(weights[is_positive])
-    y = np.log(distances[is_positive])
-    x = x - x.mean()
-    spread = float(x @ x)
-    if not spread > 1e-9 * x.size:  # all of one length
-        return 0.0
-    return min(max(-float(x @ y) / spread, 0.0), 0.5)
+_ONE_LENGTH = 1e-9  # variance of log tokens: lengths that differ by less than 1 in 30 000
+
+
+def scatter_power(
+    distances: np.ndarray,  # |d_i - m|, shape (n,)
+    weights: np.ndarray,  # t_i, tokens, shape (n,)
+) -> float:
+    """h, between 0 and 1/2: passages of t tokens scatter in proportion to t^-h.
+
+    It is minus the least-squares slope of log distance on log tokens: 1/2 if the tokens of a
+    passage are independent, 0 if its length does not matter.
+    """
+    is_positive = distances > 0  # 0 has no logarithm
+    log_distances = np.log(distances[is_positive])
+    log_tokens = np.log(weights[is_positive])
+    centred = log_tokens - log_tokens.mean()
+    sum_of_squares = float(centred @ centred)
+    if not sum_of_squares > _ONE_LENGTH * centred.size:
+        return 0.0  # a slope would be a quotient of roundings
+    slope = float(centred @ log_distances) / sum_of_squares
+    # Beyond these two cases a slope is noise: long passages do not scatter more, and no mean
+    # of tokens gets sharper than that of independent ones.
+    return min(max(-slope, 0.0), 0.5)
 
 # %% ../../nbs/comparison/10_passages.ipynb #c006
 @dataclass(frozen=True, eq=False)
@@ -228,7 +246,7 @@ class Changes:
 def _largest(d: np.ndarray) -> list[int]:
     "The places of the largest positive values, at most MOST of them, the largest first."
     smallest = np.partition(d, -MOST)[-MOST]
-    places = np.flatnonzero(d >= max(smallest, 5e-324))
+    places = np.flatnonzero(d >= max(smallest, 5e-324))  # the least number above 0
     return places[np.argsort(-d[places], kind="stable")][:MOST].tolist()
 
 # %% ../../nbs/comparison/10_passages.ipynb #c018
@@ -255,9 +273,10 @@ def _rank_documents(
     codes, n = unit_codes(pair.clusters)
     is_long = np.bincount(codes) >= FEWEST_OF
     if n == len(pair.baseline) or is_long.sum() < LISTED:
-        return None
+        return None  # documents are windows, or there are too few long ones for a list
     totals = np.bincount(codes, weights, n)
     means = np.bincount(codes, weights * delta, n) / totals
+    # of a window within its document, per token: over all windows, less a mean a document
     variance = weights @ (delta - means[codes]) ** 2 / (len(pair.baseline) - n)
     shrunk = means[is_long]
     if variance > 0:

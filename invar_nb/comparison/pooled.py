@@ -9,7 +9,7 @@ __all__ = ['Members', 'pooled_fit', 'sampled_fit', 'pooled_name', 'pooled_influe
 # %% ../../nbs/comparison/08_pooled.ipynb #511afc18
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -27,7 +27,11 @@ Members = tuple[tuple[str, float, Difference], ...]  # (text, weight, its differ
 
 
 def pooled_fit(pooled: Pooled, members: Members) -> Jackknife:
-    "The pooled fit of fixed weights; its weakest text says whether anything is claimed."
+    """The pooled fit of fixed weights; its weakest text says whether anything is claimed.
+
+    A mean of good intervals and a doubtful one is doubtful. So degrees of freedom and
+    effective units are the fewest, and the alarm the first, of all texts that have a weight.
+    """
     counting = [d for _, weight, d in members if weight > 0]
     return replace(
         pooled.fit,
@@ -59,7 +63,13 @@ def pooled_name(members: Members, unit: int) -> str:
 
 
 def pooled_influence(members: Members) -> np.ndarray:  # shape (2, n_units of all texts)
-    "How each unit of each text moves the pooled change, one text after the other."
+    """Of each unit how it moves the pooled change (row 0) and its share of it (row 1).
+
+    The units of one text stand after those of the other. The pooled change is a mean of the
+    texts' changes by weight, so that a unit moves it by the text's weight times what it moves
+    the text's own change. The shares of a text's units sum to 1; times its weight they sum to
+    1 over all texts. So both rows are multiplied by the weight.
+    """
     return np.concatenate([weight * d.influence() for _, weight, d in members], axis=1)
 
 
@@ -134,8 +144,8 @@ def check_poolable(rows: Sequence[Row]) -> None:
 
 def text_weights(
     rows: Sequence[Row],
-    pooling: str | Mapping[str, float],  # as for `pool_rows`
-    tokens: Mapping[str, float],
+    pooling: str | Mapping[str, float],  # "equal", "tokens", or part -> weight
+    tokens: Mapping[str, float],  # part -> scored tokens
 ) -> list[float]:
     "The fixed weight of each text: as given, its tokens, or the same for all."
     if isinstance(pooling, Mapping):
@@ -152,33 +162,75 @@ def pool_rows(
 ) -> Row:
     "One change for several texts; raises ContractError, UsageError."
     check_poolable(rows)
-    differences = [row.value for row in rows]
-    parts = [row.key.part for row in rows]
-    fits = [d.fit for d in differences]
-    deltas = np.array([d.delta for d in differences])
-    errors = np.array([fit.standard_error for fit in fits])
     if pooling == "random":
-        pooled = pool_random(deltas, errors)
-        speaks_of = "texts like these"
-        value = _pooled_difference(differences, pooled, sampled_fit(pooled), "random effect")
+        change = _pool_as_sample(rows)
     else:
-        dofs = np.array([fit.dof for fit in fits])
-        skewness = np.array([fit.skewness for fit in fits])
-        weights = text_weights(rows, pooling, tokens)
-        pooled = pool_fixed(deltas, errors, dofs, weights, skewness)
-        speaks_of = "these texts in these shares"
-        members = tuple(zip(parts, pooled.weights, differences, strict=True))
-        value = _of_fixed_weights(members, pooled)
+        change = _pool_in_shares(rows, text_weights(rows, pooling, tokens))
+    pooled = change.pooled
+    parts = [row.key.part for row in rows]
+    first = rows[0]  # its candidate, metric, margin and level are those of all rows
     return Row(
-        key=Key(rows[0].key.candidate, POOLED, differences[0].metric.name),
+        key=Key(first.key.candidate, POOLED, first.value.metric.name),
         role="pooled",
-        value=value,
-        margin=rows[0].margin,
+        value=change.value,
+        margin=first.margin,
         about={
             "rule": pooling if isinstance(pooling, str) else "given",
             "weights": dict(zip(parts, pooled.weights, strict=True)),
             "spread": pooled.spread,
-            "prediction": pooled.prediction(differences[0].level),
-            "speaks_of": speaks_of,
+            "prediction": pooled.prediction(first.value.level),
+            "speaks_of": change.speaks_of,
         },
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PooledChange:
+    "One change for several texts."
+
+    pooled: Pooled  # the weights of the texts, and the spread between them
+    value: Difference
+    speaks_of: str  # which texts the change is of, in words
+
+
+def _pool_as_sample(rows: Sequence[Row]) -> _PooledChange:
+    "The change on texts of which these are a sample: each text is one unit."
+    differences = [row.value for row in rows]
+    pooled = pool_random(_changes(differences), _standard_errors(differences))
+    return _PooledChange(
+        pooled=pooled,
+        value=_pooled_difference(differences, pooled, sampled_fit(pooled), "random effect"),
+        speaks_of="texts like these",
+    )
+
+
+def _pool_in_shares(
+    rows: Sequence[Row],
+    weights: Sequence[float],  # of the rows; only their proportions count
+) -> _PooledChange:
+    "The change on these texts: its error is made of the errors within the texts."
+    differences = [row.value for row in rows]
+    pooled = pool_fixed(
+        _changes(differences),
+        _standard_errors(differences),
+        nu=np.array([d.fit.dof for d in differences]),
+        weights=weights,
+        skewness=np.array([d.fit.skewness for d in differences]),
+    )
+    members = tuple(
+        (row.key.part, share, row.value)
+        for row, share in zip(rows, pooled.weights, strict=True)
+    )
+    return _PooledChange(
+        pooled=pooled,
+        value=_of_fixed_weights(members, pooled),
+        speaks_of="these texts in these shares",
+    )
+
+
+def _changes(differences: Sequence[Difference]) -> np.ndarray:
+    return np.array([d.delta for d in differences])
+
+
+def _standard_errors(differences: Sequence[Difference]) -> np.ndarray:
+    return np.array([d.fit.standard_error for d in differences])

@@ -37,6 +37,7 @@ def contrast_rows(
     if len(order) < 2 or leads[order[0]].metric.of_pair:  # that has no value of one model
         return []
     metric = leads[order[0]].metric
+    # the leading metric alone, on all items
     plain = replace(rules, metrics=(), by=(), primary=None)
     rows = []
     for first, second in pairs_to_compare(order):
@@ -69,7 +70,9 @@ def judge_contrasts(rows: Sequence[Row]) -> list[Row]:
     tested = [row for row in rows if row.value.p_value is not None and row.value.enough]
     p = np.array([row.value.p_value for row in tested])
     n_pairs = math.comb(len(candidates_of(rows)), 2)
-    if len(rows) < n_pairs:  # the first one was chosen by its look
+    if len(rows) < n_pairs:
+        # Of many candidates only the best one is held against the others. Which one that is
+        # the data chose, so each row counts as one of all pairs.
         p = 1 - (1 - p) ** n_pairs
     else:
         p = family_by_bound(len(tested)).step_down(p)
@@ -114,6 +117,7 @@ def _p_of_best(against: Sequence[Against], n_others: int) -> float:
     p = np.array([held.p_not_better for held in tested])
     if len(against) < n_others:  # those that are missing count all the same
         return family_by_bound(n_others).p_of_best(p)
+    # How the rows move together is known from their influences; else a bound holds.
     rows = [held.row for held in tested]
     if any(row.value.influence is None for row in rows):
         return family_by_bound(len(tested)).p_of_best(p)

@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['OF_LOOKS', 'ELSEWHERE', 'Table', 'Study', 'check_rules_of_looks', 'look_at_all', 'measured_by_looks', 'own_metrics',
            'rules_of', 'given_once', 'as_arm', 'as_arms', 'in_reading_order', 'study', 'scores_of', 'compare_files',
-           'study_of_two', 'is_array', 'holds_pairs', 'refuse_compare', 'is_arm', 'two_arms', 'compare', 'evaluate']
+           'compare_arrays', 'study_of_two', 'is_array', 'holds_pairs', 'refuse_compare', 'are_two_arrays', 'is_arm',
+           'two_arms', 'compare', 'evaluate']
 
 # %% ../../nbs/comparison/17_study.ipynb #17c96d2c
 import os
@@ -288,6 +289,7 @@ def look_at_all(pairs: Pairs, rules: Rules) -> dict[tuple[str, str], Looked]:
     for key in pairs:
         label = ", ".join(filter(None, key)) if len(pairs) > 1 else ""
         with of_part(label):
+            # what decides nothing shares no error with the others
             level_of_pair = level if key in deciding else rules.level
             looked[key] = look_at(pairs[key], margin=margin, level=level_of_pair)
     _check_one_design(looked)
@@ -319,16 +321,14 @@ def measured_by_looks(pair: Pair, looked: Looked) -> Measured:
     )
 
 # %% ../../nbs/comparison/17_study.ipynb #m375ep8e
-def own_metrics(options: dict[str, object]) -> list[Metric] | None:
-    "The caller's own metrics, taken out of the options; None where names are given."
-    metrics = options.get("metrics")
+def own_metrics(metrics: object) -> list[Metric | str] | None:
+    "The metrics of a call with a `Metric` of the caller's; None where all are names."
     if isinstance(metrics, Metric):
-        metrics = [metrics]
+        return [metrics]
     if not isinstance(metrics, Collection):
-        return None
+        return None  # what is neither is refused as a field of Rules
     if not any(isinstance(metric, Metric) for metric in metrics):
         return None
-    options["metrics"] = ()
     return list(metrics)
 
 
@@ -501,9 +501,10 @@ def study(  # noqa: PLR0913 (a parameter for each rule that is typed often)
     **options,  # further fields of `Rules`
 ) -> Study:
     "Every number that follows from arms under rules, judged; ContractError, UsageError."
+    custom = own_metrics(metrics)
     options |= {
         "margin": margin,
-        "metrics": metrics,
+        "metrics": metrics if custom is None else (),  # Rules know metrics by name only
         "by": by,
         "level": level,
         "units": units,
@@ -513,7 +514,6 @@ def study(  # noqa: PLR0913 (a parameter for each rule that is typed often)
         "resample": resample,
         "primary": primary,
     }
-    custom = own_metrics(options)
     if not isinstance(arms, Mapping):
         refuse(
             "study",
@@ -559,18 +559,33 @@ def scores_of(
 def compare_files(
     paths: Sequence[str | os.PathLike],  # of the baseline and the candidate
     score: str | None,  # column of a table of scores; None: what is in the files decides
-    options: dict[str, object],  # of rules; without a score also of `compare_models`
+    options: Mapping[str, object],  # of rules; without a score also of `compare_models`
 ) -> Study:
     "Two files, folders or models, as `compare_models` reads them; ContractError, UsageError."
     if score is not None:
-        better = options.pop("better", None)
         read_plain = upper("read_plain")
+        better = options.get("better")
         arms = [read_plain(path, score=score, better=better) for path in paths]
-        return study_of_two(arms, options)
+        return study_of_two(arms, _without_better(options))
     names = {f.name for f in fields(Rules)}
     rules = Rules(**{name: value for name, value in options.items() if name in names})
     scoring = {name: value for name, value in options.items() if name not in names}
     return upper("compare_models")(*paths, rules=rules, **scoring)
+
+
+def compare_arrays(
+    values: Sequence[object],  # of the baseline and the candidate, one number for each item
+    score: str,  # what the numbers are
+    options: Mapping[str, object],  # of rules; and `better`, of the numbers
+) -> Study:
+    "Two arrays of numbers; ContractError, PairingError, UsageError."
+    arms = [scores_of(numbers, score, options.get("better")) for numbers in values]
+    return study_of_two(arms, _without_better(options))
+
+
+def _without_better(options: Mapping[str, object]) -> dict[str, object]:
+    "The options of rules, where `better` was said of numbers: the rule `better` is of runs."
+    return {name: value for name, value in options.items() if name != "better"}
 
 
 def study_of_two(arms: Sequence[object], options: Mapping[str, object]) -> Study:
@@ -615,6 +630,11 @@ def refuse_compare(values: Sequence[object]) -> NoReturn:
     )
 
 
+def are_two_arrays(values: Sequence[object]) -> bool:
+    "Whether a comparison was given two arrays, and nothing else."
+    return len(values) == 2 and all(map(is_array, values))
+
+
 def is_arm(value: object) -> bool:
     "Whether it is an arm, or a list of runs, which is taken for one."
     return hasattr(value, "kind") or (is_array(value) and holds_runs(value))
@@ -622,20 +642,16 @@ def is_arm(value: object) -> bool:
 
 def two_arms(
     values: Sequence[object],  # of `compare`
-    score: str | None,  # what arrays of numbers are
-    options: dict[str, object],  # of rules; `better` of arrays is taken out
+    score: str | None,  # arms that are given with one are refused: their kind is known
 ) -> Sequence[object]:
-    "The arms of baseline and candidate, [] where the values are something else."
+    "The arms of baseline and candidate, of a `Pair` or as they are; [] of all else."
+    if score is not None:
+        return []
     if len(values) == 1 and isinstance(values[0], Pair):
-        return [] if score else [values[0].baseline, values[0].candidate]
-    if len(values) != 2:
-        return []
-    if all(map(is_arm, values)):
+        return [values[0].baseline, values[0].candidate]
+    if len(values) == 2 and all(map(is_arm, values)):
         return values
-    if score is None or not all(map(is_array, values)):
-        return []
-    better = options.pop("better", None)
-    return [scores_of(value, score, better) for value in values]
+    return []
 
 # %% ../../nbs/comparison/17_study.ipynb #cmp2
 def compare(  # noqa: PLR0913 (a parameter for each rule that is typed often)
@@ -683,13 +699,16 @@ def compare(  # noqa: PLR0913 (a parameter for each rule that is typed often)
         "resample": resample,
         "primary": primary,
     }
+    # One value is a pair, which holds both arms; of two the first is the baseline.
     values = [pair, *(value for value in (candidate, *others) if value is not None)]
     if len(values) == 2 and all(isinstance(value, (str, os.PathLike)) for value in values):
         return compare_files(values, score, options)
-    arms = two_arms(values, score, options)
-    if not arms:
+    arms = two_arms(values, score)
+    if arms:
+        return study_of_two(arms, options)
+    if score is None or any(map(is_arm, values)) or not are_two_arrays(values):
         refuse_compare(values)
-    return study_of_two(arms, options)
+    return compare_arrays(values, score, options)
 
 # %% ../../nbs/comparison/17_study.ipynb #c042
 def evaluate(

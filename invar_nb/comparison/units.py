@@ -90,7 +90,11 @@ class Windows:
     rows: np.ndarray  # windows of each unit
 
     def windows_of(self, units: np.ndarray, order: np.ndarray) -> np.ndarray:
-        "The windows of these units, one unit after another, in an order of all."
+        """The windows of these units, one unit after another.
+
+        `order` lists all windows unit by unit, so that those of a unit are a run of it: it
+        begins behind the runs of all units before, and is as long as the unit has windows.
+        """
         sizes = self.rows[units]
         starts = (np.cumsum(self.rows) - self.rows)[units]
         number_inside = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
@@ -142,7 +146,12 @@ def repeats_values(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def chance_of_equal(a: np.ndarray, b: np.ndarray) -> float:  # losses of different rows
-    "Probability that two rows agree in both losses by chance; 1 where values repeat."
+    """Probability that two rows agree in both losses by chance; 1 where values repeat.
+
+    Two normal values of spread s fall into one step of size h with probability
+    h / (2 sqrt(pi) s): h times the density at 0 of their difference. The second loss counts by
+    its difference from the first, since both losses of a window are alike anyway.
+    """
     if repeats_values(a, b):
         return 1.0
     chance = 1.0
@@ -197,9 +206,9 @@ def _beyond_chance(
     rows: np.ndarray,  # windows of each unit
     chance: float,  # that two windows agree
 ) -> np.ndarray:  # shape (k, 2)
-    "(copy, what it copies), where chance would not make so many of so many rows."
+    "(copy, what it copies), where there are twenty times as many as chance would make."
     n = rows.size
-    expected = chance ** rows[copies] * n * (n - 1) / 2
+    expected = chance ** rows[copies] * n * (n - 1) / 2  # pairs of as many windows that agree
     certain = copies[20 * expected < copies.size]
     return np.column_stack([certain, first[certain]])
 
@@ -215,7 +224,11 @@ def middle_spread(values: np.ndarray) -> float:
 
 
 def chance_of_near(a: np.ndarray, b: np.ndarray) -> float:  # losses of different rows
-    "Probability that two rows agree in both losses within NOISE by chance, at most 1."
+    """Probability that two rows agree in both losses within NOISE by chance, at most 1.
+
+    As in `chance_of_equal`, with twice the tolerance for the step, since the values may differ
+    to either side, and the spread of the middle half, which no outlier widens.
+    """
     sample = slice(None, None, max(1, a.size // SAMPLED))
     a, b = a[sample], b[sample]
     tolerance = NOISE * float(np.maximum(np.abs(a), np.abs(b)).mean())
@@ -233,12 +246,18 @@ def is_beyond_chance(
     chance: float,  # that two windows agree
     pairs: float,  # of documents that might agree
 ) -> np.ndarray:  # shape of rows
-    "Whether chance, in any order, makes so many copies of as many windows once in a million."
+    """Whether there are more copies of as many windows than chance makes.
+
+    m windows agree with m others in one of m! orders, so that of N pairs of documents about
+    e = N m! p^m agree by chance, and k or more of them with probability e^k / k! at most. That
+    must be below one in a million, and k at least twenty times e. All of it is in logarithms,
+    since m! leaves float64.
+    """
     _, size, counts = np.unique(rows, return_inverse=True, return_counts=True)
     copies = counts[size]
-    expected = math.log(pairs) + rows * math.log(chance) + gammaln(rows + 1.0)
-    is_rare = copies * expected - gammaln(copies + 1.0) < math.log(1e-6)
-    return is_rare & (math.log(20) + expected < np.log(copies))
+    log_expected = math.log(pairs) + rows * math.log(chance) + gammaln(rows + 1.0)
+    is_rare = copies * log_expected - gammaln(copies + 1.0) < math.log(1e-6)
+    return is_rare & (math.log(20) + log_expected < np.log(copies))
 
 # %% ../../nbs/comparison/00_units.ipynb #cop6
 def _cut(groups: np.ndarray, values: np.ndarray, tolerance: np.ndarray) -> np.ndarray:
@@ -270,7 +289,11 @@ def near_leaders(
 
 
 def has_neighbour(tokens: np.ndarray, sums: np.ndarray) -> np.ndarray:  # shape (n,)
-    "Whether some other unit has as many tokens and nearly the same sum of losses."
+    """Whether some other unit has as many tokens and nearly the same sum of losses.
+
+    One sort finds it: each unit is a number in which its tokens count so much that units of
+    other tokens are never near, and among those of as many the sums decide.
+    """
     distance = 2 * float(np.abs(sums).max())  # no two sums are farther from each other
     key = distance * tokens + sums
     order = np.argsort(key)
@@ -303,10 +326,13 @@ def find_near_copies(
     if not members.size:
         return no_copies()
     n_pairs = pairs_alike(np.bincount(unit, tokens, n))
+    # Most texts end here: comparing windows one by one is slow, and in vain where chance makes
+    # as many copies.
     members = members[is_beyond_chance(rows[members], chance_of_near(a, b), n_pairs)]
     copies = _nearly_alike(windows, members)
     if not copies.size:
         return no_copies()
+    # Copies repeat values and so look like chance: what chance makes is judged without them.
     is_single = ~np.isin(unit, copies[:, 0])
     a, b = a[is_single], b[is_single]
     if repeats_values(a, b):
@@ -440,7 +466,7 @@ def _without_copies(units: Units, pair: Pair) -> Units:
     leader[copies[:, 0]] = copies[:, 1]
     merged = make_units(units.name, a.tokens.astype(float), units.because, leader[units.codes])
     first_row = np.full(units.n_units, -1)
-    first_row[units.codes[::-1]] = np.arange(pair.n)[::-1]
+    first_row[units.codes[::-1]] = np.arange(pair.n)[::-1]  # the first is written last
     return replace(merged, copied=first_row[copies], has_near_copies=len(approximate) > 0)
 
 
@@ -537,7 +563,7 @@ def document_columns(
     arms: Sequence[Arm],
     documents: Sequence[str],  # of each window
 ) -> dict[str, tuple]:
-    "What all arms know of every document, as columns of their windows."
+    "What all arms, one or two, know alike of every document, as columns of their windows."
     facts = [_document_facts(arm) for arm in arms]
     ids = {*documents}
     columns = {}

@@ -13,19 +13,23 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Number
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..arms.arm import as_name, listed
+from ..arms.arm import as_name, as_text, listed
 from ..arms.predictions import Predictions, as_labels
-from .tables import as_number, column_named, parse_table
+from .tables import as_number, check_text_names, column_named, parse_table
 from invar_nb.foundations.refuse import (
     UsageError,
     as_listed,
+    as_names,
     as_printed,
     find_precision,
+    is_finite,
     refuse,
     refuse_misaligned,
 )
@@ -45,6 +49,21 @@ class _Rows:
 
     where: str
     places: Sequence[str]
+
+
+def _as_places(places: object, n: int, where: str) -> tuple[str, ...]:
+    "What an error calls each of n rows: as the caller says, else its index."
+    if places is None:
+        return tuple([f"index {i}" for i in range(n)])
+    names = as_names(places, where=where, name="places")
+    if len(names) != n:
+        refuse(
+            where,
+            "places must say where each row stands",
+            f"{len(names)} for {n} rows",
+            "Give one text a row, or leave places out",
+        )
+    return names
 
 
 def _numbers(rows: _Rows, cells: list, name: str) -> list:
@@ -144,7 +163,7 @@ def _probabilities(
 # %% ../../nbs/files/02_answers.ipynb #df3e2708
 def _are_shares(values: Sequence) -> bool:
     "Whether all are numbers from 0 to 1."
-    return all(isinstance(value, (int, float)) and 0 <= value <= 1 for value in values)
+    return all(is_finite(value) and 0 <= value <= 1 for value in values)
 
 
 def _rounded_sums(rows: _Rows, p: list[list]) -> dict[int, float]:
@@ -173,7 +192,7 @@ def _normalize(rows: _Rows, p: list[list], confidence: list | None) -> int:
     sums = _rounded_sums(rows, p)
     for row, total in sums.items():
         p[row] = [value / total for value in p[row]]
-        if confidence is not None:
+        if confidence is not None and is_finite(confidence[row]):  # others are refused later
             confidence[row] /= total
     return len(sums)
 
@@ -199,19 +218,26 @@ ASKED_VALUES = 400  # and where it is named
 UNREAD = "looks like a probability, which is read as p_LABEL"
 
 # %% ../../nbs/files/02_answers.ipynb #ansv0002
+def _is_missing(cell: object) -> bool:
+    "Whether a cell holds no value: None, NaN, or what pandas writes in their place."
+    if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
+        return True
+    if isinstance(cell, Decimal):
+        return cell.is_nan()
+    return isinstance(cell, Number) and bool(cell != cell)
+
+
 def _value(cell: object) -> str | None:
     "A slice value as text, None where there is none; TypeError where it can be no value."
     if isinstance(cell, np.generic):
         cell = cell.item()
-    if cell is None or type(cell).__name__ in ("NAType", "NaTType"):
-        return None
-    if cell != cell:
+    if _is_missing(cell):
         return None
     if isinstance(cell, bool):
         return "true" if cell else "false"
     if isinstance(cell, (str, int)):
         return str(cell)
-    raise TypeError("decimal numbers" if isinstance(cell, float) else "nested values")
+    raise TypeError("decimal numbers" if isinstance(cell, Number) else "nested values")
 
 # %% ../../nbs/files/02_answers.ipynb #ansv0005
 _ANSWERS = (
@@ -288,7 +314,7 @@ def _is_share(name: str, cells: list) -> bool:
         return False
     try:
         return all(0 <= float(cell) <= 1 for cell in cells)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return False
 
 
@@ -325,7 +351,12 @@ def _as_chosen(
     "What was asked for, each of them the name of a column; None: nothing was."
     if asked is None:
         return None
-    chosen = (asked,) if isinstance(asked, str) else tuple(asked)
+    if isinstance(asked, str):
+        asked = (asked,)
+    if isinstance(asked, bytes) or not isinstance(asked, Iterable):
+        cure = "Write slices=['language']"
+        refuse(where, "slices must be names of columns", repr(asked), cure)
+    chosen = tuple(asked)
     for name in chosen:
         column_named(name, names, where)
     return chosen
@@ -365,10 +396,27 @@ def _rows_of(columns: Mapping[str, Sequence]) -> Iterator[dict]:
         yield dict(zip(columns, row, strict=True))
 
 
-def _prompts(columns: Mapping) -> list | None:
+def _names_in(rows: _Rows, columns: Mapping, name: str) -> list | None:
+    "The cells of a column of names, None where one is missing; nested ones are refused."
+    if name not in columns:
+        return None
+    cells = [None if _is_missing(cell) else cell for cell in columns[name]]
+    for cell, row_place in zip(cells, rows.places, strict=True):
+        if cell is None or isinstance(cell, (str, Number)):
+            continue
+        refuse(
+            rows.where,
+            f"{name} must be text or a whole number",
+            f"{cell!r} at {row_place}",
+            "Write one text or whole number",
+        )
+    return cells
+
+
+def _prompts(rows: _Rows, columns: Mapping) -> list | None:
     "Digest of what each example asked; None where no column has it."
     if "prompt_digest" in columns:
-        return columns["prompt_digest"]
+        return _names_in(rows, columns, "prompt_digest")
     prompts = {name: columns[name] for name in ("prompt", "text") if name in columns}
     if not prompts:
         return None
@@ -378,10 +426,20 @@ def _prompts(columns: Mapping) -> list | None:
     return [digest(canonical_json(row)) for row in _rows_of(prompts)]
 
 
+def _is_same(cell: object, other: object) -> bool:
+    "Whether two cells are equal; what cannot be compared equals itself alone."
+    if cell is other:
+        return True
+    try:
+        return bool(cell == other)
+    except (TypeError, ValueError, ArithmeticError):
+        return False
+
+
 def _one_value(name: str, value: str, columns: Mapping, where: str) -> str:
     "The value that the caller gave, or the one value of a column; '' where there is neither."
-    cells = [cell for cell in columns.get(name, ()) if cell is not None]
-    other = next((cell for cell in cells if cell != cells[0]), None)
+    cells = [cell for cell in columns.get(name, ()) if not _is_missing(cell)]
+    other = next((cell for cell in cells if not _is_same(cell, cells[0])), None)
     if other is not None:
         refuse(
             where,
@@ -440,14 +498,27 @@ def _need_column(name: str, columns: Mapping, where: str) -> None:
     )
 
 
-def _as_list(name: object, cells: Sequence, n: int, where: str) -> list:
+def _length(name: str, cells: Sequence, where: str) -> int:
+    "The number of cells of a column; a generator and a whole table are refused."
+    n_dimensions = getattr(cells, "ndim", 1)
+    try:
+        length = len(cells)
+    except TypeError:
+        n_dimensions = 0
+    if n_dimensions != 1:
+        must = f"column {name!r} must be a sequence"
+        refuse(where, must, f"a {type(cells).__name__}", "Pass a list")
+    return length
+
+
+def _as_list(name: str, cells: Sequence, n: int, where: str) -> list:
     "The n cells of a column; single precision as it is printed."
-    has_length = hasattr(cells, "__len__")
-    if not isinstance(name, str) or not has_length or len(cells) != n:
+    length = _length(name, cells, where)
+    if length != n:
         refuse(
             where,
             f"column {name!r} must have one entry for each id",
-            f"{len(cells)} for {n} ids" if has_length else "no list",
+            f"{length} for {n} ids",
             "Nothing is cut or repeated",
         )
     values = as_listed(cells, where=where, name=f"column {name!r}")
@@ -461,7 +532,7 @@ def _as_lists(columns: Mapping, where: str) -> dict[str, list]:
     for name in ("id", "label"):
         _need_column(name, columns, where)
     refuse_misaligned(where, {f"column {name!r}": cells for name, cells in columns.items()})
-    n = len(columns["id"])
+    n = _length("id", columns["id"], where)
     return {name: _as_list(name, cells, n, where) for name, cells in columns.items()}
 
 # %% ../../nbs/files/02_answers.ipynb #temp00
@@ -535,16 +606,24 @@ def _as_columns(columns: Mapping[str, Sequence], where: str) -> Mapping[str, lis
             type(columns).__name__,
             "Pass a dict of lists, or a data frame",
         )
+    check_text_names(columns.keys(), where)
     by_name = {name: columns[name] for name in columns.keys()}
-    return _rename_probabilities(_as_lists(by_name, where))
+    lists = _as_lists(by_name, where)
+    if not lists["id"]:
+        refuse(where, "there must be an example", "none", "Score at least one example")
+    return _rename_probabilities(lists)
 
 
 def _temperature(rows: _Rows, columns: Mapping) -> float | None:
     "The temperature of the samples; None where none were drawn or no column has it."
     if "samples" not in columns or "temperature" not in columns:
         return None
-    cells = _numbers(rows, columns["temperature"], "temperature")
-    return one_temperature(cells, rows.where)
+    name = "temperature"
+    temperatures = []
+    for cell, row_place in zip(columns[name], rows.places, strict=True):
+        if not _is_missing(cell):
+            temperatures.append(as_number(cell, place=row_place, name=name, where=rows.where))
+    return one_temperature(temperatures, rows.where)
 
 
 def _number_fields(rows: _Rows, columns: Mapping) -> dict[str, list]:
@@ -554,11 +633,6 @@ def _number_fields(rows: _Rows, columns: Mapping) -> dict[str, list]:
         if name in columns:
             fields[name] = _numbers(rows, columns[name], name)
     return fields
-
-
-def _indices(n: int) -> list[str]:
-    "What an error calls each of n rows that have no place of their own."
-    return [f"index {i}" for i in range(n)]
 
 
 def _slice_columns(columns: Mapping, cluster: str | None) -> dict[str, list]:
@@ -603,9 +677,10 @@ def predictions_from_columns(
     **fields,  # labels, model, ambiguous, ambiguous_label; checkpoint, tokenizer
 ) -> Predictions:
     "Columns of a table or a data frame as predictions."
+    where = as_text(where, "predictions_from_columns", "where")
     columns = _as_columns(columns, where)
-    rows = _Rows(where, places or _indices(len(columns["id"])))
-    if cluster:
+    rows = _Rows(where, _as_places(places, len(columns["id"]), where))
+    if cluster is not None and cluster != "":
         column_named(cluster, columns, where)
     labels = fields.pop("labels", None)
     if labels is not None:
@@ -626,13 +701,13 @@ def predictions_from_columns(
         prediction=columns.get("prediction"),
         probabilities=classes.probabilities,
         slices=slicing.slices,
-        clusters=columns.get(cluster or "cluster"),
+        clusters=_names_in(rows, columns, cluster or "cluster"),
         provenance=_provenance(rows, columns, arm, slicing.ignored, n_normalized),
-        prompt_digests=_prompts(columns),
+        prompt_digests=_prompts(rows, columns),
         model=model,
         where=where,
         **numbers,
-        places=tuple(rows.places),
+        places=rows.places,
         **fields,
         labels_from=classes.labels_from,
     )

@@ -35,7 +35,13 @@ from invar_nb.arms.window_losses import (
 )
 from ..arms.windows import SPLITS
 from .tables import check_size, open_parquet, parquet_batches
-from ..foundations.refuse import ContractError, as_choice, as_count, refuse
+from invar_nb.foundations.refuse import (
+    ContractError,
+    as_choice,
+    as_count,
+    as_listed,
+    refuse,
+)
 from invar_nb.foundations.store import (
     as_shape,
     canonical_json,
@@ -153,12 +159,24 @@ def _of_arrow(column: Any) -> list[str]:  # a pyarrow.Array of texts
     return texts[encoded.indices.to_numpy()].tolist()
 
 
+def _plain_cells(cells: list, kinds: set[type]) -> list:
+    "Cells of these types, numbers and texts of NumPy as Python's; a TypeError for others."
+    if {*map(type, cells)} <= kinds:
+        return cells
+    plain = []
+    for cell in cells:
+        has_plain = isinstance(cell, (np.integer, np.floating, np.str_))
+        is_time = isinstance(cell, np.timedelta64)  # to NumPy an integer
+        plain.append(cell.item() if has_plain and not is_time else cell)
+    if not {*map(type, plain)} <= kinds:
+        raise TypeError
+    return plain
+
+
 def _texts(name: str, values: Sequence) -> tuple[str, ...]:  # a list, or an Arrow array
     "A column of texts; TypeError or ValueError where a cell cannot be one."
     texts = values if isinstance(values, list) else _of_arrow(values)
-    if not {*map(type, texts)} <= {str, int}:
-        raise TypeError
-    texts = tuple(map(str, texts))
+    texts = tuple(map(str, _plain_cells(texts, {str, int})))
     "".join(texts).encode()  # a ValueError where half a surrogate pair stands alone
     if "" in texts or (name == "split" and not {*texts} <= {*SPLITS}):
         raise ValueError
@@ -174,18 +192,28 @@ def _bounds(name: str) -> tuple[float, float]:
     return -LARGEST, LARGEST
 
 
+def _as_array(name: str, values: Sequence) -> np.ndarray:  # a list, or a NumPy array
+    "Numbers as integers or float64; TypeError or OverflowError where a cell is none."
+    array = values
+    if isinstance(values, list):
+        kind = None if name in COUNTS else np.float64  # of integers above 64 bits, too
+        array = np.array(_plain_cells(values, {int, float}), kind)
+    if array.dtype.kind == "f" or name not in COUNTS:
+        with np.errstate(over="ignore"):  # to infinity, which no bound lets through
+            array = array.astype(np.float64, copy=False)
+    return array
+
+
 def _numbers(name: str, values: Sequence) -> np.ndarray:  # a list, or a NumPy array
     "A column as int64 or float64; TypeError or ValueError where a cell cannot be there."
-    if isinstance(values, list) and not {*map(type, values)} <= {int, float}:
-        raise TypeError
-    array = np.asarray(values)
+    array = _as_array(name, values)
     if array.dtype.kind not in "iuf":
         raise ValueError
     low, high = _bounds(name)
     if not ((low <= array) & (array <= high)).all():  # NaN is not either
         raise ValueError
     if name not in COUNTS:
-        return array.astype(np.float64, copy=False)
+        return array
     if array.dtype.kind == "f" and (array % 1).any():
         raise ValueError
     return array.astype(np.int64, copy=False)
@@ -195,7 +223,7 @@ def _cell_text(cell: Any) -> str:
     "A cell in a refusal."
     if hasattr(cell, "as_buffer"):  # a text of Arrow, of bytes that may not be UTF-8
         cell = cell.as_buffer().to_pybytes().decode(errors="backslashreplace")
-    return repr(cell.item() if hasattr(cell, "item") else cell)
+    return repr(cell.item() if isinstance(cell, np.generic) else cell)
 
 
 def _requirement(name: str) -> str:
@@ -223,14 +251,43 @@ def _refuse_cell(name: str, values: Sequence, place: Callable[[int], str]) -> No
     as_column(name, values[half:], lambda row: place(half + row))
 
 
+def _of_arrow_or_list(name: str, values: Any) -> Sequence:
+    "An Arrow column as one array of texts; as a list where it is none, or lacks a cell."
+    if hasattr(values, "combine_chunks"):
+        values = values.combine_chunks()
+    has_texts = str(values.type) in ("string", "large_string") and not values.null_count
+    if name in TEXTS and has_texts:
+        return values
+    return values.to_pylist()
+
+
+def _number_array(values: Any) -> np.ndarray | None:
+    "An array of numbers, of NumPy or pandas, as one of NumPy; None for all others."
+    if not hasattr(values, "dtype") or isinstance(values, np.ma.MaskedArray):
+        return None
+    array = np.asarray(values)
+    return array if array.ndim == 1 and array.dtype.kind in "iuf" else None
+
+
+def _as_cells(name: str, values: Any, place: Callable[[int], str]) -> Sequence:
+    "A column as a list, an array of numbers or an Arrow array of texts; others are refused."
+    if hasattr(values, "to_pylist"):
+        return _of_arrow_or_list(name, values)
+    array = None
+    if name not in TEXTS:
+        array = _number_array(values)
+    if array is not None:
+        return array
+    return as_listed(values, where=place(0), name=name)
+
+
 def as_column(
     name: str,
-    values: Sequence,  # a sequence of Python, a NumPy array, an Arrow array of texts
+    values: Sequence,  # of Python, NumPy, pandas or Arrow
     place: Callable[[int], str],  # row -> where it is
 ) -> np.ndarray | tuple[str, ...]:
     "Numbers as an array, texts as a tuple; the first cell that no window may have is refused."
-    if not hasattr(values, "dtype") and not hasattr(values, "type"):
-        values = [*values]
+    values = _as_cells(name, values, place)
     try:
         if name in TEXTS:
             return _texts(name, values)
@@ -398,9 +455,34 @@ class LossWriter:
         "What a refusal calls a row of the next batch."
         return f"write_losses: row {self._written + self._rows + row + 1}"
 
+    def _check_names(self, batch: Mapping) -> None:
+        "Refuse a batch that lacks a column."
+        missing = [name for name in self.names if name not in batch]
+        if missing:
+            refuse(
+                self._place(0),
+                f"a batch must have {', '.join(missing)}",
+                ", ".join(map(str, batch)) or "no column",
+                "Give all columns in every batch",
+            )
+
+    def _check_lengths(self, columns: Mapping) -> None:
+        "Refuse columns of which one is longer or shorter than another."
+        n_rows = len(columns["window_id"])
+        for name, values in columns.items():
+            if len(values) != n_rows:
+                refuse(
+                    self._place(0),
+                    "columns of a batch must have one length",
+                    f"{len(values)} {name} for {n_rows} window_id",
+                    "Nothing is cut or repeated",
+                )
+
     def write(self, batch: Mapping) -> None:  # of any number of rows
         "Add windows: arrays and columns of texts (or sequences of strings), by name."
+        self._check_names(batch)
         columns = {name: as_column(name, batch[name], self._place) for name in self.names}
+        self._check_lengths(columns)
         self._digests.update(columns)
         self._held.append(columns)
         self._rows += len(columns["tokens"])
@@ -533,14 +615,11 @@ def _refuse_line(lines: list[bytes], first: int, where: str) -> NoReturn:
     "Refuse the first of these lines that has no end."
     i = next(i for i, line in enumerate(lines) if not line.endswith(b"\n"))
     got = "a file cut off in the middle of a line"
+    cure = "The writer was interrupted: copy the file again, or score again"
     if len(lines[i]) == _LONGEST:
         got = f"a line above {_LONGEST} bytes"
-    refuse(
-        f"{where}:{first + i}",
-        "every line must end with a line break",
-        got,
-        "The writer was interrupted: copy the file again, or score again",
-    )
+        cure = "A window is one line: write each row on a line of its own"
+    refuse(f"{where}:{first + i}", "every line must end with a line break", got, cure)
 
 
 def _lines(file: BinaryIO, n: int, first: int, where: str) -> list[bytes]:

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['MOST_TEXT', 'MOST_FILE', 'MOST_BYTES', 'check_size', 'check_names', 'open_parquet', 'parquet_batches', 'arrow_cells',
-           'as_number', 'column_named', 'Table', 'rows_of_arm', 'parse_table', 'read_table']
+           'as_number', 'check_text_names', 'column_named', 'Table', 'rows_of_arm', 'parse_table', 'read_table']
 
 # %% ../../nbs/files/00_tables.ipynb #9a88f275
 import contextlib
@@ -697,7 +697,7 @@ def as_number(
     where: str,  # function named by the error
 ) -> float | int:
     "The finite number in a cell; an int where it is written as one."
-    cell = value.item() if hasattr(value, "dtype") else value
+    cell = value.item() if getattr(value, "ndim", 1) == 0 else value
     number = cell
     if isinstance(cell, str):
         number = _number_in(cell)
@@ -719,6 +719,29 @@ def _likely_column(name: str, columns: Iterable[str], usual: Sequence[str]) -> s
     return nearest(name, columns)
 
 
+def check_text_names(columns: Iterable, where: str) -> None:
+    "Refuse columns that are not named by text, as a data frame may have them."
+    for name in columns:
+        if not isinstance(name, str):
+            refuse(
+                where,
+                "column names must be text",
+                repr(name),
+                "In a data frame: frame.rename(columns=str)",
+            )
+
+
+def _refuse_unknown(
+    name: str, columns: Iterable[str], where: str, usual: Sequence[str]
+) -> NoReturn:
+    "Refuse a name that no column has; suggest the one that may be meant."
+    cure = "Add it, or name one that is there"
+    likely = _likely_column(name, columns, usual)
+    if likely:
+        cure = f"Did you mean {likely!r}? Else rename the column to {name!r}"
+    refuse(where, f"there must be a column {name!r}", f"columns {listed(columns)}", cure)
+
+
 def column_named(
     name: str,
     columns: Iterable[str],
@@ -726,12 +749,12 @@ def column_named(
     usual: Sequence[str] = (),  # what others call such a column
 ) -> str:
     "The name, where there is such a column; a refusal suggests the one that may be meant."
+    if not isinstance(name, str):
+        cure = "Pass the name of one column"
+        refuse(where, "a column must be named by text", repr(name), cure)
     if name not in columns:
-        cure = "Add it, or name one that is there"
-        likely = _likely_column(name, columns, usual)
-        if likely:
-            cure = f"Did you mean {likely!r}? Else rename the column to {name!r}"
-        refuse(where, f"there must be a column {name!r}", f"columns {listed(columns)}", cure)
+        check_text_names(columns, where)
+        _refuse_unknown(name, columns, where, usual)
     return name
 
 # %% ../../nbs/files/00_tables.ipynb #tabn0002
@@ -746,7 +769,7 @@ def _texts_as_numbers(texts: Any) -> np.ndarray | None:
 
 
 def _arrow_numbers(column: Any) -> np.ndarray | None:
-    "Numbers of an Arrow column in which none is missing; None where the cells need a look."
+    "Numbers of an Arrow column without a missing one; None where the cells need a look."
     if getattr(column, "null_count", 1):
         return None
     kind = str(column.type)
@@ -754,7 +777,7 @@ def _arrow_numbers(column: Any) -> np.ndarray | None:
         return _texts_as_numbers(column)
     if kind == "float":
         return column.to_numpy().astype(str).astype(float)  # as it is printed
-    if kind in ("double", "int64", "int32"):
+    if kind in ("double", "halffloat", "int64", "int32"):
         return column.to_numpy().astype(float)
     return None
 
@@ -840,10 +863,23 @@ class Table:
                 return names
         return self.column(name, missing=(None, ""))
 
+    def _check_finite(self, name: str, values: np.ndarray) -> None:
+        "Refuse the first NaN or infinity of a column of numbers."
+        bad_rows = np.flatnonzero(~np.isfinite(values))
+        if bad_rows.size:
+            first = int(bad_rows[0])
+            refuse(
+                f"{self.where}, {self.place(first)}, column {name!r}",
+                "numbers must be finite",
+                repr(float(values[first])),
+                "Measure it again, or remove its row from every file that is compared",
+            )
+
     def numbers(self, name: str, flags: bool = False) -> np.ndarray:  # shape (n,), float64
-        "A column as numbers; with `flags` right and wrong as 1 and 0."
+        "A column as finite numbers; with `flags` right and wrong as 1 and 0."
         values = _arrow_numbers(self.held[name])
         if values is not None:
+            self._check_finite(name, values)
             return values
         cells = self.column(name, missing=(None, ""))
         if flags:

@@ -45,11 +45,14 @@ def reach_of(
     bars: Sequence[tuple],  # as of a `Forest`
     margin: tuple[float, float] | None,
 ) -> float:
-    "How far the axis goes: to all ends, or past those that dwarf the margin and the others."
+    """How far from 0 the axis goes; infinite where every bar is drawn whole.
+
+    A bar of more than 4 times the typical size would squeeze the others to dots, so the axis
+    ends before it. Typical is twice the margin's larger end; without one, the median bar."""
     sizes = sorted(Bar(*bar).size for bar in bars)
     typical = 2 * max(map(abs, margin)) if margin else sizes[len(sizes) // 2]
     shown_whole = [size for size in sizes if size <= 4 * typical]
-    if not shown_whole or len(shown_whole) == len(sizes):
+    if not shown_whole or len(shown_whole) == len(sizes):  # none or all would be cut
         return math.inf
     return max(typical, *shown_whole)
 

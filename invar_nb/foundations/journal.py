@@ -168,10 +168,12 @@ class Journal(Mapping):
         path: str | os.PathLike,
         key: Mapping,  # all that the records depend on; any JSON mapping
     ):
-        self.path, key = Path(path), canonical_json(key)
+        "Open and lock the file, and read its records; ContractError where its key differs."
+        self.path = Path(path)
         with contextlib.ExitStack() as stack:
             self._link = stack.enter_context(_database(self.path))
-            self._records = _records(self._link, self.path, key)
+            # a refusal here closes the file; from then on it is held until `close`
+            self._records = _records(self._link, self.path, canonical_json(key))
             self._held = stack.pop_all()
 
     def put(self, name: str, value: object) -> None:

@@ -288,10 +288,10 @@ def _as_array(
 
 # %% ../../nbs/foundations/00_refuse.ipynb #c002
 def as_vector(
-    values: object,
-    *,  # anything numpy.asarray takes
-    where: str,
-    name: str,  # function and argument named by the error
+    values: object,  # anything numpy.asarray takes
+    *,
+    where: str,  # the function that a refusal names
+    name: str,  # and the argument
     length: int | None = None,  # required number of entries
     minimum: float | None = None,  # smallest admissible value
     maximum: float | None = None,  # and the largest
@@ -306,8 +306,8 @@ def as_vector(
             f"{name} must be exact in float64 (at most 2**53)",
             "Change the unit",
         )
-    with np.errstate(over="ignore"):
-        vector = lock(array.astype(np.float64))  # inf: see below
+    with np.errstate(over="ignore"):  # a longdouble beyond float64 becomes inf, refused next
+        vector = lock(array.astype(np.float64))
     refuse_first(
         ~np.isfinite(vector),
         vector,

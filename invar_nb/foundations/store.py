@@ -110,7 +110,9 @@ MOST_VALUES = 2**24  # of one text of JSON
 
 
 def _in_unicode(value: object, has_escapes: bool) -> object:
-    "The value, where none of its texts holds half of a pair of surrogates."
+    """The value, where none of its texts holds half of a pair of surrogates.
+
+    Only an escape, such as \\ud83d, can make half a pair. Raises UnicodeEncodeError."""
     if has_escapes:
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     return value
@@ -181,7 +183,7 @@ def strict_json(text: str | bytes, *, where: str) -> object:
             parse_int=partial(_fitting_integer, where=where),
             object_pairs_hook=partial(_unique_keys, where=where),
         )
-        return _in_unicode(value, "\\ud" in text.lower())
+        return _in_unicode(value, has_escapes="\\ud" in text.lower())
     except UnicodeEncodeError:
         refuse(
             where,
@@ -331,7 +333,7 @@ def as_shape(
         if isinstance(value, bytes):
             check_values(value, where)
             text = value.decode(json.detect_encoding(value))  # json.loads lets pass half pairs
-            value = _in_unicode(json.loads(text), "\\ud" in text.lower())
+            value = _in_unicode(json.loads(text), has_escapes="\\ud" in text.lower())
         return msgspec.convert(value, shape, strict=strict)
     except ContractError:
         raise

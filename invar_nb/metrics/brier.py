@@ -100,7 +100,7 @@ class BrierDecomposition:
 def _terms(p: np.ndarray, y: np.ndarray, index: np.ndarray) -> np.ndarray:
     "The six terms of one column, in the order of BrierDecomposition."
     sizes = np.bincount(index)
-    count = np.maximum(sizes, 1)
+    count = np.maximum(sizes, 1)  # an empty bin adds 0
     mean, rate = (np.bincount(index, weights=v) / count for v in (p, y))
     base = y.mean()
     a = p - mean[index]
@@ -130,7 +130,9 @@ def brier_decomposition(
         n_bins = as_bins(n_bins, "width", where)
     p, y = as_forecasts(probability, label, where)
     factor = _factor(normalization, p.shape[1], where)
-    edges = n_bins and width_edges(n_bins, find_precision(probability) or float)
+    edges = None
+    if n_bins is not None:
+        edges = width_edges(n_bins, find_precision(probability) or float)
 
     def groups(column: np.ndarray) -> np.ndarray:
         "The bin of each forecast, or the number of its value."
@@ -167,6 +169,7 @@ def _squares(
 
 def _prepare(*arms: Predictions) -> Metric:
     "The metric over classes where all arms know them, else of the confidence."
+    # One arm with a confidence only decides for both: the scores of one comparison are alike.
     bare = any(arm.probabilities is None for arm in arms)
     return replace(
         brier_metric,

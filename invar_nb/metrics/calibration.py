@@ -48,8 +48,16 @@ def _in_cells(e: np.ndarray, index: np.ndarray, codes: np.ndarray, n_bins: int) 
     return _Cells(unit, m, np.bincount(cell, weights=e), np.bincount(cell).astype(float))
 
 
-def _of_bins(n: np.ndarray, S: np.ndarray, P: np.ndarray, K: np.ndarray) -> np.ndarray:
-    "n_m (S_m^2 - sum_u S_um^2) / (n_m^2 - sum_u n_um^2), 0 where a bin has no pair of units."
+def _of_bins(
+    n: np.ndarray,  # n_m, answers in each bin
+    S: np.ndarray,  # S_m, sum of the errors there
+    P: np.ndarray,  # sum over units of S_um^2
+    K: np.ndarray,  # sum over units of n_um^2
+) -> np.ndarray:
+    """n_m (S_m^2 - sum_u S_um^2) / (n_m^2 - sum_u n_um^2), 0 where a bin has no pair of units.
+
+    Only products of errors of two units are left in it, which have no noise in common.
+    """
     pairs = n * n - K
     return np.divide(n * (S * S - P), pairs, out=np.zeros(S.shape), where=pairs > 0.5)
 
@@ -66,6 +74,7 @@ def squared_error_without(
     s, k, m = cells.s, cells.k, cells.bin
     n, S, P, K = (np.bincount(m, weights=w, minlength=n_bins) for w in (k, s, s * s, k * k))
     of_bins = _of_bins(n, S, P, K)
+    # for each cell: what its bin would have without the cell's unit, less what it has
     change = _of_bins(n[m] - k, S[m] - s, P[m] - s * s, K[m] - k * k) - of_bins[m]
     total = of_bins.sum() + np.bincount(cells.unit, weights=change, minlength=n_units)
     sizes = e.size - np.bincount(codes, minlength=n_units)
@@ -80,7 +89,11 @@ def error_variance(
     n_units: int,
     n_bins: int,
 ) -> tuple[float, float]:
-    "(V_0, V_1) of e = p - y in given bins (@eq-calibration-variance)."
+    """(V_0, V_1) of e = p - y in given bins (@eq-calibration-variance).
+
+    V_0 is the variance of T for a calibrated model, from products of residuals of two units;
+    V_1 times the squared error is what the gaps of the bins add to it.
+    """
     cells = _in_cells(e, index, codes, n_bins)
     s, k, m, unit = cells.s, cells.k, cells.bin, cells.unit
     n, S, K = (np.bincount(m, weights=w, minlength=n_bins) for w in (k, s, k * k))
@@ -89,8 +102,10 @@ def error_variance(
     gap = np.divide(S, n, out=np.zeros(n_bins), where=has_pairs)
     inflate = np.divide(n * n, pairs, out=np.zeros(n_bins), where=has_pairs)
     c = (s - k * gap[m]) * np.sqrt(inflate[m])  # as many degrees of freedom as units less one
-    scaled = c * np.sqrt((inflate / np.maximum(n, 1))[m] / e.size)
+    scaled = c * np.sqrt((inflate / np.maximum(n, 1))[m] / e.size)  # c_um sqrt(a_m)
     of_unit = np.bincount(unit, weights=scaled**2, minlength=n_units)
+    # The sum over all pairs of units is that over all pairs of bins, which are fewer. Where
+    # every unit is in one bin only, the table of bins is diagonal.
     joint = np.bincount(m, weights=scaled**2)
     if s.size > n_units:  # some unit has answers in several bins
         table = csr_array((scaled, (unit, m)), shape=(n_units, n_bins))
@@ -218,6 +233,7 @@ def root_change(
     "Ends of the change of the calibration error (@eq-calibration-correlation)."
     ends_a = baseline.interval(level)
     ends_b = candidate.interval(level)
+    # Only the parts of both variances that grow with the errors are correlated.
     share = _linear_share(baseline, ends_a.low) * _linear_share(candidate, ends_b.low)
     r = _correlation(baseline.without, candidate.without) * share**0.5 if share else 0.0
     low_a, high_a = _root(ends_a.low), _root(ends_a.high)

@@ -326,7 +326,12 @@ def _f1(support: np.ndarray, predicted: np.ndarray, hits: np.ndarray) -> np.ndar
 
 
 def _macro_f1_without(arm: Arm, codes: np.ndarray, n_units: int) -> tuple[float, np.ndarray]:
-    "(macro F1, macro F1 without each unit), over the classes that have examples."
+    """(macro F1, macro F1 without each unit), over the classes that have examples.
+
+    Every counted example is two entries: one for its true class, one for the class it was
+    given. Entries are added up in cells, the classes of each unit; without a unit only the
+    classes of its cells change, and a class may lose its last example.
+    """
     n_classes = len(arm.labels)
     number = {label: c for c, label in enumerate(arm.labels)}
     is_counted = _counted(arm)
@@ -336,6 +341,7 @@ def _macro_f1_without(arm: Arm, codes: np.ndarray, n_units: int) -> tuple[float,
         for names in (arm.label, arm.prediction)
     )
     is_true, is_answer = np.repeat([[1, 0], [0, 1]], len(j), axis=1)  # first all truths
+    # rows: support, predicted and hits, as `_f1` takes them
     counts = np.stack([is_true, is_answer, is_true * np.tile(j == k, 2)])
     cells, cell = np.unique(
         np.tile(codes, 2) * n_classes + np.append(j, k), return_inverse=True

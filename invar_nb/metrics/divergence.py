@@ -42,8 +42,8 @@ def change_columns(
 
 # %% ../../nbs/metrics/09_divergence.ipynb #c018
 def _counts(arm: WindowLosses) -> np.ndarray:
-    "Tokens of each window in each step of the grid, shape (n, 81)."
-    nothing = np.zeros(len(arm))
+    "How many tokens of a window changed their probability by each step, shape (n, 81)."
+    nothing = np.zeros(len(arm))  # a step in which no window has a token is not stored
     counts = np.stack([arm.columns.get(name, nothing) for name in _NAMES], axis=1)
     bad_rows = np.flatnonzero(counts.sum(axis=1) != arm.tokens)
     if bad_rows.size:
@@ -83,6 +83,8 @@ def _value(ends: np.ndarray, share: float) -> float:
     low, high = EDGES[step.k : step.k + 2]
     if low < 0 < high:
         return 0.0
+    # Inside a step the normal quantile of the share runs evenly in the logarithm of the
+    # change; at either end of all tokens it is infinite, and the share itself serves.
     part = step.part
     start, end, at = ndtri([step.start, step.end, share])
     if np.isfinite(end - start):

@@ -424,6 +424,7 @@ class Registry(Mapping):
         return self._points
 
     def __getitem__(self, name: str) -> Metric:
+        "The metric of a name: built in, announced by a package, or described by it."
         if name not in self._metrics and name in BUILT_IN:
             page = _page(BUILT_IN[name][1])
             self._metrics[name] = getattr(page, f"{name}_metric")

@@ -60,7 +60,10 @@ def width_edges(
     n_bins: int,  # M
     precision: np.dtype = float,  # float type the confidences were rounded to
 ) -> np.ndarray:  # the floats nearest to k/M, k = 1 ... M-1
-    "Edges of bins of equal width."
+    """Edges of bins of equal width, rounded as the confidences were.
+
+    0.7 in float32 lies below 0.7 in float64: with that edge it would fall into the bin below.
+    """
     return (np.arange(1, n_bins) / n_bins).astype(precision).astype(float)
 
 
@@ -70,8 +73,8 @@ def mass_edges(
 ) -> np.ndarray:  # shape (M-1,), equal ones where confidences are tied
     "Edges of bins that hold equally many of all these confidences."
     p = np.sort(np.concatenate(confidences))
-    rank = -(-np.arange(1, n_bins) * p.size // n_bins) - 1
-    return np.nextafter(p[rank], 2)
+    rank = -(-np.arange(1, n_bins) * p.size // n_bins) - 1  # ceil(k n / M), counted from 0
+    return np.nextafter(p[rank], 2)  # just above that confidence, which is in the bin below
 
 
 def bin_of(p: np.ndarray, edges: np.ndarray) -> np.ndarray:
@@ -116,7 +119,11 @@ def expected_calibration_error(
 def poisson_binomial(
     p: np.ndarray,  # probability of success of each trial, shape (n,)
 ) -> np.ndarray:  # shape (n + 1,)
-    "P(S = 0), ..., P(S = n), S the successes of independent trials (@eq-null-polynomial)."
+    """P(S = 0), ..., P(S = n), S the successes of independent trials (@eq-null-polynomial).
+
+    Each trial is a polynomial (1 - p) + p x, and their product has these coefficients. It is
+    taken in pairs, then pairs of pairs, by the fast Fourier transform.
+    """
     n = p.size
     certain = int((p == 1).sum())
     p = p[(p > 0) & (p < 1)]
@@ -163,7 +170,11 @@ def _bin_laws(p: np.ndarray, index: np.ndarray) -> list[_BinLaw]:
 
 
 def _ece_law(laws: list[_BinLaw]) -> tuple[float, np.ndarray]:
-    "(cell width, probabilities of the cells) of N times the ECE of a calibrated model."
+    """(cell width, probabilities of the cells) of N times the ECE of a calibrated model.
+
+    N times the ECE is the sum of the bins' distances, which are independent. So its law is the
+    convolution of theirs, on a grid of equal cells.
+    """
     possible = [law.without_rounding() for law in laws]
     step = math.fsum(float(law.distance.max()) for law in possible) / _CELLS
     if step == 0:
@@ -210,6 +221,7 @@ def _null_band(
         float(np.searchsorted(cdf, q * cdf[-1]) * step / n)
         for q in ((1 - level) / 2, (1 + level) / 2, level)
     )
+    # The first cell that may be as far as the one seen: rounding must not make p too small.
     first = max(0, math.ceil((ece - error) * n / step * (1 - 1e-12) - 1e-6))
     below_mce = math.prod(_mass_below(law, mce) for law in laws)  # gaps are independent
     return NullBand(
@@ -349,7 +361,7 @@ def _ece_without(
     gap = np.bincount(cell, weights=arm.correct - p)
     total_gap = np.bincount(m, weights=gap, minlength=_BINS)
     total = np.abs(total_gap).sum()
-    change = np.abs(total_gap[m] - gap) - np.abs(total_gap[m])
+    change = np.abs(total_gap[m] - gap) - np.abs(total_gap[m])  # of a bin without the unit
     without = total + np.bincount(unit, weights=change, minlength=n_units)
     sizes = p.size - np.bincount(codes, minlength=n_units)
     means = np.divide(without, sizes, out=np.zeros(n_units), where=sizes > 0)

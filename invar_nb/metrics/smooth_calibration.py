@@ -29,7 +29,7 @@ def _on_grid(
     codes: np.ndarray,  # unit of each example, shape (n,)
     n_units: int,
 ) -> csr_array:  # shape (n_units, nodes)
-    "Errors of each unit on the nodes."
+    "Errors of each unit on the nodes: each is shared by the two nodes beside its confidence."
     position = p * _CELLS
     node = np.minimum(position.astype(np.intp), _CELLS - 1)
     right = position - node
@@ -40,7 +40,11 @@ def _on_grid(
 
 
 def _diffuse(mass: np.ndarray, sigma: float) -> np.ndarray:
-    "Density on the nodes after diffusion to a bandwidth (@eq-smooth-cosines)."
+    """Density on the nodes after diffusion to a bandwidth (@eq-smooth-cosines).
+
+    Cosines are the modes of a rod with insulated ends: to the modes, each fades by its rate,
+    and back. `mass` has the nodes on its last axis.
+    """
     ends = mass.copy()
     ends[..., [0, -1]] *= 2
     modes = scipy.fft.dct(ends, type=1) / 2 * np.exp(-_RATES * sigma**2)
@@ -86,7 +90,7 @@ def _remainder_without(
     "smECE at a bandwidth without each unit."
     kernels = _diffuse(np.eye(_CELLS + 1), sigma)
     density = total @ kernels
-    sums = np.empty(len(sizes))
+    sums = np.empty(len(sizes))  # in blocks of 512 units: one density a unit takes memory
     for start in range(0, len(sizes), 512):
         rows = slice(start, start + 512)
         sums[rows] = np.abs(density - errors[rows] @ kernels) @ _NODES
@@ -99,7 +103,12 @@ def smooth_without(
     codes: np.ndarray,  # unit of each example, shape (n,)
     n_units: int,
 ) -> tuple[float, np.ndarray]:
-    "(smECE, smECE without each unit), shape (n_units,)."
+    """(smECE, smECE without each unit), shape (n_units,).
+
+    Without a unit the bandwidth is that of all to within a step. So the fixed point, where the
+    error equals the bandwidth, is found by one secant step from there, the slope taken on the
+    side where it lies.
+    """
     errors = _on_grid(p, y - p, codes, n_units)
     total = np.asarray(errors.sum(axis=0)).ravel()
     sigma = _fixed_point(total, p.size)

@@ -171,15 +171,16 @@ def look_at_model(
     model: object,  # a Hugging Face causal LM, or any module from ids to logits
     ids: np.ndarray,  # token ids of a document, shape (N,)
 ) -> Engine:
-    "How to score with this model; raises ContractError where it is not causal."
+    """How to score with this model; raises ContractError where it is not causal.
+
+    The model is asked for the logits of a short example. The way through its head is taken
+    only if it gives these logits; otherwise every loss is read from the model's own."""
     torch, _ = import_torch("score_windows")
     weight = _embeddings(model)
-    n_rows = width = None
-    if weight is not None and weight.dim() == 2:
-        n_rows, width = weight.shape
+    n_rows, width = _table_shape(weight)
     check_ids(ids, n_rows)
     device = next(iter(model.parameters())).device if weight is None else weight.device
-    example = np.resize(ids[:24].astype(np.int64), min(24, positions(model) or 24))
+    example = _example(model, ids)
     backbone, head = _backbone_and_head(model)
     ask = functools.partial(_logits_of_texts, torch, model, device)
     with evaluating(model):
@@ -198,10 +199,23 @@ def look_at_model(
         device=device,
         width=width,
         rows_mix=rows_mix,
-        vocab_size=min(n_rows or n_logits, n_logits),
+        vocab_size=min(n_rows or n_logits, n_logits),  # with embedding and logit
         chunk_rows=_chunk_rows(device, n_logits),
         tiled=device.type == "cpu" and through_head and can_tile(torch, head),
     )
+
+
+def _example(model: object, ids: np.ndarray) -> np.ndarray:
+    "The first 24 token ids, fewer if the model has fewer positions; a shorter text repeats."
+    return np.resize(ids[:24].astype(np.int64), min(24, positions(model) or 24))
+
+
+def _table_shape(weight: object | None) -> tuple[int | None, int | None]:
+    "Rows and width of the table of embeddings; None, None where there is no plain one."
+    if weight is None or weight.dim() != 2:
+        return None, None
+    n_rows, width = weight.shape
+    return n_rows, width
 
 
 def _chunk_rows(device: object, n_logits: int) -> int:
@@ -336,10 +350,13 @@ def logit_rows(
     torch: ModuleType,
     engine: Engine,
     input_ids: object,  # of `pass_layout`, like the following
-    which: object,
-    places: object,
+    which: object,  # row of each scored token
+    places: object,  # and place in that row of the token before it, whose logits predict it
 ) -> Callable:
-    "A function from a choice of the scored tokens to their rows of logits."
+    """A function from a choice of the scored tokens to their rows of logits.
+
+    The model runs once, here. Through its head, only rows that are chosen become logits;
+    otherwise the model is asked for the logits of these places alone, where it can be."""
     if engine.backbone is not None:
         return head_rows(engine, _hidden(engine, input_ids, which, places))
     device = engine.device
@@ -347,7 +364,7 @@ def logit_rows(
     logits = _logits(
         torch, engine.model, input_ids.to(device), logits_to_keep=kept_places.to(device)
     )
-    if logits.shape[1] == len(kept_places):  # the model takes the option
+    if logits.shape[1] == len(kept_places):  # the option was taken: places are renumbered
         places = torch.searchsorted(kept_places, places)
     which = which.to(logits.device)
     places = places.to(logits.device)

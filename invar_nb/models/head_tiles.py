@@ -18,7 +18,11 @@ _LOG2E = math.log2(math.e)
 
 
 class Tiles:
-    "Shifted logits over log 2 of a block of rows, a tile at a time, in one buffer."
+    """The logits z of a block of rows as x = z log2(e) + shift, a tile of columns at a time.
+
+    All tiles are made in one buffer, so each is overwritten by the next. `shift` is a number
+    for each row: minus the largest z log2(e) of the first tile, once that tile is there; 0
+    before, and always where `shifted` is False."""
 
     def __init__(
         self,
@@ -34,46 +38,65 @@ class Tiles:
         self.head = head
         self.after = after
         self.shifted = shifted
+        self.hidden = hidden
+        # Rows that are scaled once, here, save a plain head a pass over each tile
         self.is_plain = after is None and hidden.dtype == torch.float32
-        self.rows = hidden * _LOG2E if self.is_plain else hidden
+        self.scaled_rows = hidden * _LOG2E if self.is_plain else None
         self.shift = hidden.new_zeros((len(hidden), 1), dtype=torch.float32)
         self.picked = self.shift[:, 0].clone()  # x of the targets
         size = len(head.weight)
         self.edges = [*range(0, size, COLUMNS), size]  # of tiles
+        # Sorted, those in tile k are target[cuts[k] : cuts[k + 1]]; `order` has their rows
         self.target, self.order = target.to(hidden.device).sort()
         begins = self.target.new_tensor(self.edges)
         self.cuts = torch.searchsorted(self.target, begins).tolist()
         self.space = self.shift.new_empty(len(hidden) * self.edges[1])
 
     def __iter__(self) -> Iterator:
-        "Each tile, shape (rows, columns); the caller may overwrite it."
-        for k, (begin, end) in enumerate(pairwise(self.edges)):
-            x = self._logits(begin, end)
-            if self.shifted and not begin:
-                self.shift = -x.amax(1, keepdim=True)
-                x += self.shift
-            cut = slice(*self.cuts[k : k + 2])
-            if cut.stop > cut.start:
-                at = self.order[cut]
-                self.picked[at] = x[at, self.target[cut] - begin]
+        "Each tile of x, shape (rows, columns), after its targets; it may be overwritten."
+        for number, (begin, end) in enumerate(pairwise(self.edges)):
+            x = self._tile(begin, end)
+            if self.shifted and number == 0:
+                self._shift_by_first(x)
+            self._pick(x, number)
             yield x
 
-    def _logits(self, begin: int, end: int) -> object:
-        "Shifted logits over log 2 of some columns, in the buffer."
-        torch = self.torch
+    def _shift_by_first(self, first_tile: object) -> None:
+        "Set the shift, and add it to the first tile, which was made while it was still 0."
+        self.shift = -first_tile.amax(1, keepdim=True)
+        first_tile += self.shift
+
+    def _pick(self, x: object, number: int) -> None:
+        "Keep the x of those targets that lie in a tile."
+        cut = slice(*self.cuts[number : number + 2])
+        if cut.stop > cut.start:
+            rows = self.order[cut]
+            self.picked[rows] = x[rows, self.target[cut] - self.edges[number]]
+
+    def _tile(self, begin: int, end: int) -> object:
+        "x = z log2(e) + shift of the columns from begin to end, in the buffer."
         weight = self.head.weight[begin:end]
         bias = None if self.head.bias is None else self.head.bias[begin:end]
-        x = self.space[: len(self.rows) * (end - begin)].view(len(self.rows), -1)
-        if not self.is_plain:
-            logits = torch.nn.functional.linear(self.rows, weight, bias)
-            if self.after is not None:
-                logits = self.after(logits)
-            return torch.add(self.shift, logits.float(), alpha=_LOG2E, out=x)
+        n_rows = len(self.hidden)
+        out = self.space[: n_rows * (end - begin)].view(n_rows, -1)
+        if self.is_plain:
+            return self._plain_tile(weight, bias, out)
+        return self._general_tile(weight, bias, out)
+
+    def _plain_tile(self, weight: object, bias: object | None, out: object) -> object:
+        "A tile in one operation: the product of the scaled rows, added to the shift and bias."
         if bias is None:
-            x.copy_(self.shift)
+            out.copy_(self.shift)
         else:
-            torch.add(self.shift, bias, alpha=_LOG2E, out=x)
-        return x.addmm_(self.rows, weight.T)
+            self.torch.add(self.shift, bias, alpha=_LOG2E, out=out)
+        return out.addmm_(self.scaled_rows, weight.T)
+
+    def _general_tile(self, weight: object, bias: object | None, out: object) -> object:
+        "A tile from the model's own z, in its own type; they are scaled and shifted after it."
+        logits = self.torch.nn.functional.linear(self.hidden, weight, bias)
+        if self.after is not None:
+            logits = self.after(logits)
+        return self.torch.add(self.shift, logits.float(), alpha=_LOG2E, out=out)
 
 # %% ../../nbs/models/03_head_tiles.ipynb #c015
 def head_losses(
@@ -83,21 +106,26 @@ def head_losses(
     hidden: object,  # tensor, shape (rows, width)
     target: object,  # tensor, shape (rows,)
 ) -> object:
-    "@eq-head-tiles-sum: -log p of each target [nats, float32], shape (rows,)."
+    """@eq-head-tiles-sum: -log p of each target [nats, float32], shape (rows,).
+
+    A row overflows where a later tile is far above the first; it is done again, slower."""
     tiles = Tiles(torch, head, after, hidden, target)
     total = torch.stack([x.exp2_().sum(1) for x in tiles]).sum(0)
     losses = (total.log2() - tiles.picked) * math.log(2)
-    rows = (~total.isfinite()).nonzero()[:, 0]
-    if len(rows):
-        target = target.to(hidden.device)[rows]
-        losses[rows] = _careful(torch, head, after, hidden[rows], target)
+    failed_rows = (~total.isfinite()).nonzero()[:, 0]
+    if len(failed_rows):
+        target = target.to(hidden.device)[failed_rows]
+        losses[failed_rows] = _careful(torch, head, after, hidden[failed_rows], target)
     return losses
 
 
 def _careful(
     torch: ModuleType, head: object, after: Callable | None, hidden: object, target: object
 ) -> object:
-    "Losses of rows whose sums overflow, with a running maximum."
+    """Losses of rows whose sums overflow, with a running maximum.
+
+    Unlike a shift by the first tile, the sum is always relative to the largest x so far:
+    where a tile raises that, the sum of the tiles before is scaled down to it."""
     tiles = Tiles(torch, head, after, hidden, target, shifted=False)
     total = torch.zeros_like(tiles.picked)
     high = torch.full_like(total, torch.finfo(total.dtype).min)

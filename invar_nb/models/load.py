@@ -130,11 +130,18 @@ def _hashed(path: Path, *unchanged: int) -> str:
 
 # %% ../../nbs/models/02_load.ipynb #c011
 class _Facts(msgspec.Struct):
-    "The fields of a GGUF's metadata that are checked."
+    "The fields of a GGUF's metadata whose types are checked."
 
     architecture: str = msgspec.field(name="general.architecture")
     parts: int = msgspec.field(name="split.count", default=1)
     tokens: list[str] = msgspec.field(name="tokenizer.ggml.tokens", default=[])
+
+
+def _check_types(metadata: Mapping) -> None:
+    """Raise ValueError (msgspec's) where a field is missing or of another type.
+
+    Only the check is wanted: what is read later is the metadata itself."""
+    msgspec.convert(metadata, _Facts)
 
 
 def is_gguf(path: str | Path) -> bool:
@@ -159,7 +166,7 @@ def read_gguf(path: str | Path) -> Checkpoint:
     path = Path(path)
     try:
         header = read_gguf_header(path)
-        msgspec.convert(header.metadata, _Facts)
+        _check_types(header.metadata)
         tensors = tuple(_stored_in_gguf(path, header))
     except (ValueError, OverflowError, MemoryError) as error:
         refuse(
@@ -563,6 +570,7 @@ def stored_tensors(checkpoint: Checkpoint) -> list[Stored]:
     for path in checkpoint.files:
         with safe_open(path, framework="numpy"):
             pass  # the library checks the header
+        # The length of the header in 8 bytes, the header as JSON, then the numbers
         with open_file(path, "load_model") as file:
             begin = 8 + int.from_bytes(file.read(8), "little")
             header = json.loads(file.read(begin - 8))
@@ -1044,9 +1052,12 @@ class _TwoLevels:
 
 # %% ../../nbs/models/02_load.ipynb #beyond01
 def _beyond(model: object, keys: Iterable[str]) -> list[str]:
-    "Stored tensors of layers after the model's last, in order; not those for later tokens."
+    """Stored tensors of layers after the model's last, in the order of the layers.
+
+    Layers that predict later tokens (multi-token prediction) stand there too, and are left
+    out: the model does without them."""
     beyond = []
-    for key in keys:
+    for key in keys:  # a file may name tensors without the prefix that modules have
         for name in (key, f"{model.base_model_prefix}.{key}"):
             layer = _layer_beyond(model, name)
             if layer is not None:

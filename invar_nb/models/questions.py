@@ -74,6 +74,7 @@ def read_examples(
     "Questions of a file; raises ContractError at the first row that is none."
     table = read_table(path)
     where = f"read_examples: {path}"
+    # Where there is none of them, the last one is asked for, and refused by its name
     truth = next((name for name in TRUTHS if name in table.names), TRUTHS[-1])
     roles = ("id", "prompt", "candidates", truth)
     first_lines = {}  # of each id
@@ -327,14 +328,17 @@ def _shares(
     normalize: str,  # one of NORMALIZE
     width: int,  # columns
 ) -> np.ndarray:
-    "Share of each candidate, a row a question, @eq-answer-confidence."
+    """Softmax of the candidates' log-likelihoods, a row a question, @eq-answer-confidence.
+
+    Columns that a question has no candidate for are 0.
+    """
     texts = itertools.chain.from_iterable(examples.candidates)
     n_bytes = [len(text.encode()) for text in texts]
     lengths = {"none": 1, "tokens": losses.tokens, "bytes": n_bytes}[normalize]
-    scores = -losses.log_loss * losses.tokens / np.asarray(lengths)
+    log_likelihoods = -losses.log_loss * losses.tokens / np.asarray(lengths)
     shares = np.zeros((len(examples), width))
     sizes = [len(candidates) for candidates in examples.candidates]
-    for i, row in enumerate(np.split(scores, np.cumsum(sizes)[:-1])):
+    for i, row in enumerate(np.split(log_likelihoods, np.cumsum(sizes)[:-1])):
         weights = np.exp(row - row.max())
         shares[i, : len(row)] = weights / weights.sum()
     return shares

@@ -180,7 +180,7 @@ async def exchange(
         http.stream("GET" if body is None else "POST", url, json=body) as reply,
     ):
         data = bytearray()
-        async for piece in reply.aiter_raw():
+        async for piece in reply.aiter_raw():  # so that no more than the limit is ever held
             data += piece
             if len(data) > limit:
                 refuse(
@@ -216,7 +216,7 @@ def _read_key() -> str:
 
 
 def _pause_wished(reply: Reply, default: float) -> float:
-    "Seconds that the server wants us to wait, where it says so."
+    "Seconds to wait, as the header Retry-After says; a date in it is not read."
     is_number_of_seconds = re.fullmatch(r"\d+(\.\d+)?", reply.retry_after or "")
     return float(reply.retry_after) if is_number_of_seconds else default
 
@@ -373,9 +373,30 @@ def identify(
     wanted: str = "openai",  # engine as typed; "openai": find out
     model: str | None = None,  # where several are served
 ) -> Served:
-    "The engine and the model that answer, found out by requests."
+    """The engine and the model that answer, found out by requests.
+
+    The entry of a model at /v1/models has an `id` and mostly `owned_by`. Those of vLLM and
+    SGLang may also have `root`, the folder or hub id of the weights, and `max_model_len`.
+    What else an engine says comes from a few paths of its own."""
     entry = _model_entry(get("/v1/models"), model)
     engine = _engine_of(entry, get, wanted)
+    _check_engine(engine, wanted)
+    facts = _ask_engine(get, engine)
+    name = _at(entry, "id", kind=str) or facts.path
+    if name is None:
+        _refuse_unlisted()
+    weights = _at(entry, "root", kind=str) or facts.weights
+    return Served(
+        engine=engine,
+        model=name,
+        weights=weights or None,
+        version=facts.version,
+        max_length=_at(entry, "max_model_len", kind=int),
+    )
+
+
+def _check_engine(engine: str, wanted: str) -> None:
+    "Refuse another engine than the address names, and llama.cpp, which scores no prompt."
     if engine == "llamacpp" or wanted not in ("openai", engine):
         refuse(
             _WHERE,
@@ -385,26 +406,43 @@ def identify(
             "Write openai: before the URL; of llama.cpp, score the GGUF itself",
             code="engine",
         )
-    info = _get_sglang(get, "model_info") if engine == "sglang" else None
-    about_server = _get_sglang(get, "server_info") if engine == "sglang" else get("/version")
-    path = _at(info, "model_path", kind=str)
-    name = _at(entry, "id", kind=str) or path
-    if name is None:
-        refuse(
-            _WHERE,
-            "the server must list its model at /v1/models",
-            "no model",
-            "Check the address; name the model: URL#NAME",
-            code="model",
-        )
-    path_and_version = filter(None, (path, _at(info, "weight_version", kind=str)))
-    weights = _at(entry, "root", kind=str) or " ".join(path_and_version)
-    return Served(
-        engine=engine,
-        model=name,
-        weights=weights or None,
+
+
+def _refuse_unlisted() -> NoReturn:
+    "Refuse a server that names its model nowhere."
+    refuse(
+        _WHERE,
+        "the server must list its model at /v1/models",
+        "no model",
+        "Check the address; name the model: URL#NAME",
+        code="model",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _EngineFacts:
+    "What an engine says beside /v1/models; None where it does not."
+
+    version: str | None  # of the engine
+    path: str | None = None  # folder or hub id of the weights; SGLang only
+    weight_version: str | None = None  # SGLang can exchange weights while it runs
+
+    @property
+    def weights(self) -> str:
+        "Path and version of the weights, as far as they are known."
+        return " ".join(filter(None, (self.path, self.weight_version)))
+
+
+def _ask_engine(get: Callable, engine: str) -> _EngineFacts:
+    "SGLang says all of it, at two paths; the others at most their version, at /version."
+    if engine != "sglang":
+        return _EngineFacts(version=_at(get("/version"), "version", kind=str))
+    about_model = _get_sglang(get, "model_info")
+    about_server = _get_sglang(get, "server_info")
+    return _EngineFacts(
         version=_at(about_server, "version", kind=str),
-        max_length=_at(entry, "max_model_len", kind=int),
+        path=_at(about_model, "model_path", kind=str),
+        weight_version=_at(about_model, "weight_version", kind=str),
     )
 
 

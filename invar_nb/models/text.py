@@ -202,10 +202,29 @@ def leading_texts(texts: Iterable[str], n_bytes: int) -> tuple[str, ...]:
 PIECES = {"blank-lines": r"\n[^\S\n]*\n\s*", "headings": r"^(?=#{1,6}\s)"}
 
 
-def cut_pieces(text: str, pieces: str) -> list[str]:
-    "Pieces that join to the text; a blank beginning belongs to the first of them."
+def cut_pieces(
+    text: str,
+    pieces: str,  # a name in PIECES, or a regular expression
+) -> list[str]:
+    """Pieces that join to the text, none of them blank.
+
+    A heading, or what a regular expression matches, begins a piece: it is cut where the match
+    starts. Blank lines end one and stay with it: it is cut where they end. A blank beginning
+    of the text belongs to its first piece, a blank end to its last."""
+    edges = [0]
+    last_ink = len(text.rstrip())
+    for match in _pattern_of(pieces).finditer(text):
+        start = match.end() if pieces == "blank-lines" else match.start()
+        piece_before = text[edges[-1] : start]
+        if piece_before.strip() and start < last_ink:  # neither it nor the rest is blank
+            edges.append(start)
+    return [text[start:stop] for start, stop in itertools.pairwise([*edges, len(text)])]
+
+
+def _pattern_of(pieces: str) -> re.Pattern:
+    "The expression that a name in PIECES stands for, or the one given; raises UsageError."
     try:
-        matches = re.finditer(PIECES.get(pieces, pieces), text, re.M)
+        return re.compile(PIECES.get(pieces, pieces), re.M)
     except re.error as error:
         refuse(
             "read_documents",
@@ -214,13 +233,6 @@ def cut_pieces(text: str, pieces: str) -> list[str]:
             "Escape what is meant literally",
             error=UsageError,
         )
-    edges = [0]
-    last_ink = len(text.rstrip())
-    for match in matches:
-        start = match.end() if pieces == "blank-lines" else match.start()
-        if start < last_ink and text[edges[-1] : start].strip():  # no piece is blank
-            edges.append(start)
-    return [text[start:stop] for start, stop in itertools.pairwise([*edges, len(text)])]
 
 # %% ../../nbs/models/00_text.ipynb #rd002
 def split_documents(
@@ -320,14 +332,18 @@ def _read_file(
 
 
 def _read_rows(path: Path, first_bytes: int | None) -> tuple[Table, bool]:
-    "The rows that hold so many bytes of text, from the first on, and whether these are all."
+    """The rows that hold so many bytes of text, from the first on, and whether these are all.
+
+    Names, escapes and other fields make a file longer than its texts, by how much is not
+    known: twice the bytes of text are read first, then ever twice as many until it is enough.
+    """
     if first_bytes is None:
         return read_table(path), True
     size = path.stat().st_size
     n_bytes = 2 * first_bytes
     while n_bytes < size:
         with open_file(path, "read_table") as file:
-            data = file.read(n_bytes) + file.readline()
+            data = file.read(n_bytes) + file.readline()  # a row is read to its end
         table = parse_table(data, name=str(path))
         if _text_bytes(table.column("text")) >= first_bytes:
             return table, len(data) >= size

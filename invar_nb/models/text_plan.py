@@ -354,11 +354,14 @@ def check_short(
     texts: Documents,
     bos: str = "auto",  # as of `plan_text`
 ) -> None:
-    "Refuse what is too short to be scored before a model is loaded; ContractError."
+    """Before a model is loaded, refuse texts that are too short to be scored; ContractError.
+
+    Only texts of a few characters are tokenised; longer ones have two tokens anyway.
+    """
     candidates = [i for i, text in enumerate(texts.texts) if len(text) <= SHORT]
     if not candidates:
         return
-    start = document_start(tokenizer, texts.texts[0], bos)
+    start = document_start(tokenizer, texts.texts[0], bos)  # the same for all texts
     rows = tokenizer(
         [texts.texts[i] for i in candidates],
         add_special_tokens=False,
@@ -425,7 +428,10 @@ def _plan_windows(
     cut: Cut,  # resolved
     start: tuple[int, ...],  # tokens before each text
 ) -> list[Window]:
-    "The windows of all texts; llama.cpp's BOS is written over the first token of each."
+    """The windows of all texts.
+
+    Where a tool restarts (llama.cpp), BOS is written over the first token of each window, in
+    the ids of `encoded` themselves: digests are taken after that. Then the ids are locked."""
     planned = []
     for name, text in encoded.items():
         windows = plan_as(
@@ -570,6 +576,53 @@ def _document_ids(texts: Documents) -> tuple[str, ...]:
     "The document of each text."
     return texts.documents or texts.text_ids
 
+# %% ../../nbs/models/01_text_plan.ipynb #pw15
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class _CutTexts:
+    "Texts as tokens, and all windows that a cut makes of them."
+
+    texts: Documents  # one, where the tool joins documents
+    part_read: PartRead | None  # None: no text was left unread
+    cut: Cut  # resolved
+    tokenizer: object  # a model's own, where a model was given
+    start: tuple[int, ...]  # tokens before each text
+    encoded: Mapping[str, EncodedText]  # by the id of the text
+    planned: list[Window]
+
+    def is_enough(self, n: int) -> bool:
+        """Whether the first n windows are those that the whole texts have.
+
+        The last window of a beginning ends where reading stopped, so it may be shorter than
+        in the whole text: more than n are needed. Whole texts that are too short are refused
+        by `_choose`."""
+        return self.part_read is None or len(self.planned) > n
+
+
+def _cut_texts(
+    tokenizer: object,  # or a LoadedModel
+    texts: Documents,
+    cut: Cut,
+    progress: Callable[[int, int], None] | None,
+) -> _CutTexts:
+    "The tokens of the texts and all their windows."
+    part_read = texts.part_read
+    texts = _joined(texts, WINDOWINGS[cut.windowing])  # which do not say how much was read
+    cut = cut.resolve(tokenizer)
+    bare_tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
+    start = _start(bare_tokenizer, texts, cut)
+    encoded = _encode_texts(bare_tokenizer, texts, start, progress)
+    can_begin = cut.windowing == "invar" and not start
+    _check_encoded(bare_tokenizer, texts, encoded, can_begin)
+    return _CutTexts(
+        texts=texts,
+        part_read=part_read,
+        cut=cut,
+        tokenizer=bare_tokenizer,
+        start=start,
+        encoded=encoded,
+        planned=_plan_windows(encoded, cut, start),
+    )
+
 # %% ../../nbs/models/01_text_plan.ipynb #c023
 def plan_text(
     tokenizer: object,  # a Hugging Face tokenizer, or a LoadedModel
@@ -585,59 +638,57 @@ def plan_text(
     budget = None if windows is None else Budget.of(windows, seed)
     texts = _as_texts(texts)
     if budget is None or budget.rule != "first":
-        return _plan_of(tokenizer, texts.whole(), budget, cut, progress)
+        return _plan_of(_cut_texts(tokenizer, texts.whole(), cut, progress), budget)
     n_bytes = bytes_to_read(budget, cut.resolve(tokenizer).max_length)
-    plan = None
-    while plan is None:
-        plan = _plan_of(tokenizer, texts.beginning(n_bytes), budget, cut, progress)
+    while True:
+        beginning = _cut_texts(tokenizer, texts.beginning(n_bytes), cut, progress)
+        if beginning.is_enough(budget.n):
+            return _plan_of(beginning, budget)
+        del beginning  # it is read again, with more, and need not stand in memory beside that
         n_bytes *= GROWTH
-    return plan
 
 
 def _plan_of(
-    tokenizer: object,
-    texts: Documents,
-    budget: Budget | None,
-    cut: Cut,
-    progress: Callable[[int, int], None] | None,
-) -> TextPlan | None:
-    "The plan of these texts; None where they are a beginning that is too short."
-    part_read = texts.part_read
-    texts = _joined(texts, WINDOWINGS[cut.windowing])
-    cut = cut.resolve(tokenizer)
-    words = getattr(tokenizer, "tokenizer", tokenizer)
-    start = _start(words, texts, cut)
-    encoded = _encode_texts(words, texts, start, progress)
-    _check_encoded(words, texts, encoded, cut.windowing == "invar" and not start)
-    planned = _plan_windows(encoded, cut, start)
-    if part_read is not None and len(planned) <= budget.n:
-        return None
-    owners = dict(zip(texts.text_ids, _document_ids(texts), strict=True))
-    windows = planned if budget is None else _choose(budget, planned, owners)
+    source: _CutTexts,
+    budget: Budget | None,  # None: all windows
+) -> TextPlan:
+    "The plan of those windows that the budget takes."
+    owners = dict(zip(source.texts.text_ids, _document_ids(source.texts), strict=True))
+    windows = source.planned if budget is None else _choose(budget, source.planned, owners)
     windows = assign_splits(windows)
     document_ids = tuple(owners[window.document_id] for window in windows)
-    facts = {
-        **dataclasses.asdict(cut),
-        "tokenizer_digest": tokenizer_digest(words),
-        "bos_tokens": list(start),
-        "windows_planned": len(planned),
-        "windows_scored": len(windows),
-        **_budget_facts(budget),
-        **_text_facts(texts),
-        **_language_facts(texts, windows, document_ids),
-        **_reading_facts(texts, part_read),
-    }
-    token_ids = {name: text.ids for name, text in encoded.items()}
+    token_ids = {name: text.ids for name, text in source.encoded.items()}
     return TextPlan(
         token_ids=token_ids,
         windows=windows,
         document_ids=document_ids,
-        max_length=cut.max_length,
-        all_windows=() if budget is None else tuple(planned),
-        n_bytes=_scored_bytes(encoded, windows),
+        max_length=source.cut.max_length,
+        # Without a budget `windows` are all of them, for which this field is empty
+        all_windows=() if budget is None else tuple(source.planned),
+        n_bytes=_scored_bytes(source.encoded, windows),
         data_id=data_digest(token_ids.values(), windows),
-        provenance=facts,
+        provenance=_plan_facts(source, budget, windows, document_ids),
     )
+
+
+def _plan_facts(
+    source: _CutTexts,
+    budget: Budget | None,
+    windows: Sequence[Window],  # that the budget takes
+    document_ids: Sequence[str],  # of each of them
+) -> dict:
+    "How to make the plan again, and what a report says about its text: plain JSON."
+    return {
+        **dataclasses.asdict(source.cut),
+        "tokenizer_digest": tokenizer_digest(source.tokenizer),
+        "bos_tokens": list(source.start),
+        "windows_planned": len(source.planned),
+        "windows_scored": len(windows),
+        **_budget_facts(budget),
+        **_text_facts(source.texts),
+        **_language_facts(source.texts, windows, document_ids),
+        **_reading_facts(source.texts, source.part_read),
+    }
 
 # %% ../../nbs/models/01_text_plan.ipynb #c008t
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 
@@ -273,10 +274,24 @@ class ArmColumns:
             self.columns.setdefault(name, np.zeros(len(self.losses)))[rows] = values
 
 # %% ../../nbs/models/07_together.ipynb #c028
+class _Record(NamedTuple):
+    "What is kept of one window, in the order in which a journal holds it: plain JSON."
+
+    baseline_loss: float  # means over the tokens [nats]
+    candidate_loss: float
+    kl: float  # sums over the tokens, like the following
+    first_choices: float  # tokens whose first choice changed
+    change: float  # of the token's probability
+    steps: list[int]  # numbers of those `change_counts` that are not 0
+    counts: list[int]  # and what they count
+    baseline_classes: list  # `class_sums`
+    candidate_classes: list
+
+
 def _measure_batch(
     scorer: PairScorer, classes: Sequence[TokenClasses], batch: tuple[int, ...]
 ) -> list[list]:
-    "Of each window: both means; sums of KL, flips and change; the grid; sums of classes."
+    "The `_Record` of each window of a batch, as a list."
     numbers = scorer.score(batch)
     records = []
     cuts = np.cumsum([scorer.windows[i].tokens for i in batch])[:-1]
@@ -311,17 +326,25 @@ def _measure(
 ) -> tuple[_Measured, _Measured]:
     "What scoring both models gives, the baseline first."
     measure = functools.partial(_measure_batch, scorer, plan.classes)
-    records = keep_batches(scorer, measure, _pair_key(plan, facts), journal, progress)
-    numbers = np.array([record[:5] for record in records])
-    of_baseline, of_candidate, kl, changed, sums = numbers.T
+    rows = keep_batches(scorer, measure, _pair_key(plan, facts), journal, progress)
+    records = [_Record(*row) for row in rows]
     counts = np.zeros((len(records), len(EDGES) - 1))
     for i, record in enumerate(records):
-        counts[i, record[5]] = record[6]
-    columns = {"kl_divergence": kl, "top1_changed": changed, **change_columns(sums, counts)}
-    classes = [sum_columns(plan.classes, [record[k] for record in records]) for k in (7, 8)]
+        counts[i, record.steps] = record.counts
+    columns = {
+        "kl_divergence": np.array([record.kl for record in records]),
+        "top1_changed": np.array([record.first_choices for record in records]),
+        **change_columns(np.array([record.change for record in records]), counts),
+        **sum_columns(plan.classes, [record.candidate_classes for record in records]),
+    }
+    baseline_columns = sum_columns(
+        plan.classes, [record.baseline_classes for record in records]
+    )
+    baseline_losses = np.array([record.baseline_loss for record in records])
+    candidate_losses = np.array([record.candidate_loss for record in records])
     return (
-        _Measured(losses=of_baseline, columns=classes[0]),
-        _Measured(losses=of_candidate, columns=columns | classes[1]),
+        _Measured(losses=baseline_losses, columns=baseline_columns),
+        _Measured(losses=candidate_losses, columns=columns),
     )
 
 

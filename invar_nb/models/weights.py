@@ -81,24 +81,30 @@ class _Tally:
     norm: float = 0.0  # of the baseline
     is_grid: bool | None = None  # as `on_grid`, of the first piece that differs
 
-    def add(self, a: Stored, b: Stored, x: np.ndarray, y: np.ndarray) -> None:
-        "Count a piece: x of the baseline, y of the candidate."
-        self.norm += _squares(x)
-        if a.kind != b.kind:
-            x = cast(x, b.kind)
-        differ = (x != y) & ~((x != x) & (y != y))  # two NaNs are equal
-        n = int(np.count_nonzero(differ))
-        if not n:
+    def add_piece(
+        self,
+        baseline: Stored,  # the tensors that the piece is of
+        candidate: Stored,
+        numbers: np.ndarray,  # of the piece in the baseline, as stored
+        new_numbers: np.ndarray,  # of the same elements in the candidate
+    ) -> None:
+        """Count one piece of both tensors.
+
+        The norm is that of the numbers as stored. Everything else compares with the numbers
+        in the candidate's type, since what a cast alone explains is no change."""
+        self.norm += _squares(numbers)
+        if baseline.kind != candidate.kind:
+            numbers = cast(numbers, candidate.kind)
+        is_changed = _is_changed(numbers, new_numbers)
+        n_changed = int(np.count_nonzero(is_changed))
+        if not n_changed:
             return
-        self.changed += n
-        self.zeros += int(np.count_nonzero(differ & (y == 0)))
-        with np.errstate(over="ignore", invalid="ignore"):
-            delta = np.subtract(y, x, dtype="f8")
-        if not np.isfinite(delta).all():
-            delta[~differ] = 0.0  # what is equal and no number has no difference
-        self.moved += _squares(delta)
-        if self.is_grid is None and not is_packed(b.kind):
-            self.is_grid = on_grid(x, y, b.shape[-1] if b.shape else 1)
+        self.changed += n_changed
+        self.zeros += int(np.count_nonzero(is_changed & (new_numbers == 0)))
+        self.moved += _squares(_changes(numbers, new_numbers, is_changed))
+        if self.is_grid is None and not is_packed(candidate.kind):  # packed ones are on a grid
+            row_length = candidate.shape[-1] if candidate.shape else 1
+            self.is_grid = on_grid(numbers, new_numbers, row_length)
 
     @property
     def relative(self) -> float | None:
@@ -106,6 +112,23 @@ class _Tally:
         if not (self.norm > 0 and math.isfinite(self.norm + self.moved)):
             return None
         return math.sqrt(self.moved / self.norm)
+
+
+def _is_changed(numbers: np.ndarray, new_numbers: np.ndarray) -> np.ndarray:
+    "Which elements have another value; two NaNs are equal, as in @eq-weights-relative."
+    are_nan = (numbers != numbers) & (new_numbers != new_numbers)  # only NaN is not itself
+    return (numbers != new_numbers) & ~are_nan
+
+
+def _changes(
+    numbers: np.ndarray, new_numbers: np.ndarray, is_changed: np.ndarray
+) -> np.ndarray:
+    "New minus old in double precision; 0 where nothing changed, as between two infinities."
+    with np.errstate(over="ignore", invalid="ignore"):
+        changes = np.subtract(new_numbers, numbers, dtype="f8")
+    if not np.isfinite(changes).all():
+        changes[~is_changed] = 0.0  # equal NaNs or infinities give NaN
+    return changes
 
 
 def _squares(x: np.ndarray) -> float:
@@ -116,7 +139,10 @@ def _squares(x: np.ndarray) -> float:
 
 
 def compare_tensors(a: Stored, b: Stored) -> TensorChange:
-    "One tensor against another of the same name, piece by piece."
+    """One tensor against another of the same name, piece by piece.
+
+    Bytes that agree are not decoded. Only their norm is missing then, and it is made up for
+    at the end where another piece has changed."""
     facts = {"name": a.name, "kinds": (a.kind, b.kind), "elements": max(a.n, b.n)}
     if a.shape != b.shape:
         return TensorChange(**facts, changed=max(a.n, b.n), relative=None)
@@ -128,7 +154,7 @@ def compare_tensors(a: Stored, b: Stored) -> TensorChange:
         if a.kind == b.kind and first == second:
             equal.append(piece)
         else:
-            tally.add(a, b, decode(first, a.kind), decode(second, b.kind))
+            tally.add_piece(a, b, decode(first, a.kind), decode(second, b.kind))
     if not tally.changed:
         return TensorChange(**facts, changed=0, relative=0.0)
     for piece in equal:
@@ -326,6 +352,7 @@ def _compare_all(
     changes = []
     total = sum(a.n_bytes for a, _ in pairs)
     compared = 0
+    # Threads are enough: files and numpy do not hold the interpreter while they work
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         try:
             tasks = [pool.submit(compare_tensors, *pair) for pair in pairs]

@@ -804,7 +804,7 @@ def _refuse_idle(option: str, measure: str, where: str, cure: str = "Leave it ou
 
 
 def _check_idle(plain: PlainColumns, sums: bool, repeats: str, where: str) -> None:
-    "Refuse options and columns that nothing reads."
+    "Refuse `repeats` with losses, and sums, tokens and bytes with scores: nothing reads them."
     if "score" not in plain.names:
         if repeats != "refuse":
             cure = "Several rows of one document are windows: say cluster='NAME'"

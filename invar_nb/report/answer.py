@@ -404,7 +404,7 @@ def result_html(
         picture=picture,
         head=head,
         rows=rows,
-        pieces=claims.split,
+        split_at_claims=claims.split,  # every second piece is a claim
         tones=TONES,
         hint=result.hint if hint is None else hint,
     )

@@ -9,9 +9,10 @@ __all__ = ['SPEAKS_OF', 'NO_FACTS', 'Languages', 'HIDDEN', 'CONVENTIONS', 'OF_FA
            'alike_section', 'speaks_of', 'ignores_documents', 'runs_units', 'units_section', 'passage_sentence',
            'ranked_section', 'passage_section', 'gate_limit', 'gate_section', 'pair_section', 'counted_languages',
            'scored_languages', 'document_names', 'language_table', 'part_section', 'file_stem', 'arm_files',
-           'compared_level', 'detailed_metrics', 'arm_section', 'look_sections', 'looks_of_pair', 'looks_section',
-           'find_conventions', 'data_name', 'runs_recipe', 'change_recipe', 'looks_recipe', 'signature_of',
-           'part_sections', 'ranking_sections', 'arm_sections', 'required_sections', 'gates_that_decide', 'document_of']
+           'compared_level', 'detailed_metrics', 'rows_of_arm', 'arm_section', 'look_sections', 'looks_of_pair',
+           'looks_section', 'find_conventions', 'data_name', 'runs_recipe', 'change_recipe', 'looks_recipe',
+           'signature_of', 'part_sections', 'ranking_sections', 'arm_sections', 'required_sections',
+           'gates_that_decide', 'document_of']
 
 # %% ../../nbs/report/05_build.ipynb #74389758
 import math
@@ -566,32 +567,32 @@ def language_table(arms: Mapping[str, Arm]) -> Languages | None:
 
 
 def part_section(part: str, arms: Mapping[str, Arm]) -> PartSection:
-    "The test set of a part."
+    "The test set of a part, as its baseline has it."
     arm = arms[BASELINE]
     labels = getattr(arm, "labels", None)
-    clusters = None
-    if arm.kind != "losses" and arm.clusters is not None:
-        _, clusters = unit_codes(arm.clusters)
     section = PartSection(
         part=part,
         kind=arm.kind,
         data_id=arm.data_id,
         n=len(arm),
         unit=None,
-        documents=clusters,
+        documents=None,
         weight=None,
         labels=list(labels) if labels else None,
         languages=None,
     )
-    if arm.kind != "losses":
-        return section
-    return msgspec.structs.replace(
-        section,
-        unit=arm.weight_unit,
-        documents=arm.documents,
-        weight=arm.weight,
-        languages=language_table(arms),
-    )
+    if arm.kind == "losses":
+        return msgspec.structs.replace(
+            section,
+            unit=arm.weight_unit,
+            documents=arm.documents,
+            weight=arm.weight,
+            languages=language_table(arms),
+        )
+    if arm.clusters is not None:  # examples that belong together count as documents do
+        _, n_clusters = unit_codes(arm.clusters)
+        return msgspec.structs.replace(section, documents=n_clusters)
+    return section
 
 # %% ../../nbs/report/05_build.ipynb #32ad5560
 def file_stem(text: str) -> str:
@@ -627,7 +628,13 @@ def _free_stem(start: str, number: int, stems_in_use: Collection[str]) -> str:
 HIDDEN = ("languages", "document_languages", "document_files", "weights")  # shown elsewhere
 
 
-def compared_level(study: Study, arm: Arm, name: str, row: Row) -> ArmLevel:
+def compared_level(
+    study: Study,
+    arm: Arm,
+    name: str,
+    row: Row,
+    beside: str | None = None,  # what the metric says beside its value, in brief
+) -> ArmLevel:
     "What a metric that was compared is of one arm, with the arm's own interval."
     d = row.value
     interval = None
@@ -642,7 +649,7 @@ def compared_level(study: Study, arm: Arm, name: str, row: Row) -> ArmLevel:
         unit=d.unit,
         value=value,
         ci=tuple(interval) if interval else None,
-        beside=None,
+        beside=beside,
     )
 
 
@@ -655,26 +662,33 @@ def detailed_metrics(arm: Arm) -> dict[str, Metric]:
     }
 
 
+def rows_of_arm(study: Study, name: str, part: str) -> list[Row]:
+    "The rows on all items of one arm; the baseline has a share in all of them."
+    rows = []
+    for row in study.select(part=part, slice=None, against=None):
+        is_compared = row.role in ("lead", "rest") and name in (BASELINE, row.key.candidate)
+        if row.role == "level" or is_compared:
+            rows.append(row)
+    return rows
+
+
 def arm_section(
     study: Study,
     key: tuple[str, str],  # name and part
     file: tuple[str | None, str | None] = (None, None),  # its name and sha256
 ) -> ArmSection:
-    "Whose arm it is, what it says of itself, its metrics, what these say beside a value."
+    "The section of one arm: identity, values of its metrics, their details, provenance."
     name, part = key
     arm = study.arms[key]
-    metrics = detailed_metrics(arm)
-    levels = {}
-    for row in study.select(part=part, slice=None, against=None):
-        if row.role == "level":
-            metrics[row.key.metric] = row.value.metric
-        elif row.role in ("lead", "rest") and name in (BASELINE, row.key.candidate):
-            metrics[row.key.metric] = row.value.metric
-            levels[row.key.metric] = compared_level(study, arm, name, row)
+    rows = rows_of_arm(study, name, part)
+    metrics = detailed_metrics(arm) | {row.key.metric: row.value.metric for row in rows}
     details = _detail_sections(metrics, arm, study.rules.level)
-    for metric_name in levels.keys() & details.keys():
-        brief = details[metric_name].brief
-        levels[metric_name] = msgspec.structs.replace(levels[metric_name], beside=brief)
+    levels = {}
+    for row in rows:
+        if row.role != "level":  # a level has its own section
+            detail = details.get(row.key.metric)
+            beside = detail.brief if detail else None
+            levels[row.key.metric] = compared_level(study, arm, name, row, beside)
     return ArmSection(
         name=name,
         part=part,

@@ -149,16 +149,17 @@ def find_requirement(study: Study, candidate: str) -> Requirement:
             "Slice by a column, or require parts",
             error=UsageError,
         )
-    noun = "parts and slices"
-    rows = [*leads, *slices]
-    unsliced = []
+    unsliced = []  # parts of which nothing would be required
     if required == "parts":
         noun = "parts"
         rows = leads
-    if required == "slices":
+    elif required == "slices":
         noun = "slices"
         rows = slices
         unsliced = sorted(metric_of.keys() - {row.key.part for row in slices})
+    else:  # all: a part without slices is required by itself
+        noun = "parts and slices"
+        rows = [*leads, *slices]
     return Requirement(
         candidate=candidate,
         noun=noun,

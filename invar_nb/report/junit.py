@@ -28,10 +28,10 @@ class DecidingRow:
 
 
 def deciding_rows(document: Document) -> Iterator[DecidingRow]:
-    "The rows that decide, as they are shown."
+    "The leading rows in the units in which they are shown, but for those that do not decide."
     for row in document.leads:
         if not document.is_named(row.key.candidate, row.key.part):
-            continue
+            continue  # `deciding` names others
         on_axis, axis = axis_of(row.value)
         low, high = map(on_axis, row.value.ci)
         yield DecidingRow(

@@ -205,7 +205,10 @@ def level_label(level: LevelSection) -> str:
 
 
 def levels_forest(document: Document) -> Forest | None:
-    "The first metric of arms alone that has intervals, on all items and on slices."
+    """Intervals of models that are measured and not compared; None where there are none.
+
+    One axis has one metric, so only the first that has intervals is drawn.
+    """
     levels = [level for level in document.levels if level.ci]
     if not levels:
         return None

@@ -193,10 +193,10 @@ def _without_metrics(
 
 
 def check_metrics(document: Document, without: Collection[str]) -> None:
-    "Refuse metrics that are not installed here, and to leave out what decides."
+    "Refuse metrics that are not installed and not skipped; what decides cannot be skipped."
     names = metric_names(document)
-    leaving = {*without}
-    foreign = sorted(leaving - names)
+    skipped = {*without}
+    foreign = sorted(skipped - names)
     if foreign:
         refuse(
             "verify",
@@ -205,7 +205,7 @@ def check_metrics(document: Document, without: Collection[str]) -> None:
             f"It has {', '.join(sorted(names))}",
             error=UsageError,
         )
-    leading = {row.key.metric for row in document.of_role("lead")} & leaving
+    leading = {row.key.metric for row in document.of_role("lead")} & skipped
     if leading:
         refuse(
             "verify",
@@ -214,7 +214,7 @@ def check_metrics(document: Document, without: Collection[str]) -> None:
             "A deciding metric can be verified only where it is installed",
             error=UsageError,
         )
-    unknown = sorted(name for name in names - leaving if name not in METRICS)
+    unknown = sorted(name for name in names - skipped if name not in METRICS)
     if unknown and not document.has_runs:  # whose metrics are columns of their own
         refuse(
             "verify",

@@ -121,7 +121,7 @@ def models_line(document: Document) -> str:
     models = model_names(document)
     if not document.pairs and not document.claim:
         return f"Measured: {', '.join(models.values())}"
-    if not document.pairs:
+    if not document.pairs:  # judged without a measurement: the weights are identical
         copies = [model for name, model in models.items() if name != BASELINE]
         return f"Baseline: {models[BASELINE]}. The same: {', '.join(copies)}"
     candidates = dict.fromkeys(models[pair.candidate] for pair in document.pairs)

@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['HIGHER', 'LOWER', 'DIRECTIONS', 'LINEAR', 'LOG', 'MOST_SEEDS', 'DEFAULT_MARGIN', 'MetricSpec', 'written_mean',
-           'geometric_mean', 'fieller_interval', 'compared_columns', 'runs_difference', 'decide', 'all_equal',
-           'not_worse', 'seeds_for_power', 'Judgement', 'ShownRuns', 'RunsComparison', 'compare_runs', 'judge_runs',
-           'judge_many', 'Evaluator', 'RunsArm', 'specs_of', 'judge_candidates', 'levels_of_runs', 'ends_assumed',
-           'study_runs']
+           'geometric_mean', 'fieller_interval', 'Columns', 'compared_columns', 'runs_difference', 'decide',
+           'all_equal', 'not_worse', 'seeds_for_power', 'Judgement', 'ShownRuns', 'RunsComparison', 'compare_runs',
+           'judge_runs', 'judge_many', 'Evaluator', 'RunsArm', 'specs_of', 'judge_candidates', 'levels_of_runs',
+           'ends_assumed', 'study_runs']
 
 # %% ../../nbs/runs/01_evaluator.ipynb #c002
 import math
@@ -18,6 +18,7 @@ from fractions import Fraction
 from functools import cached_property, partial
 from itertools import chain, count
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import stdtrit
@@ -134,7 +135,14 @@ def fieller_interval(
     *,
     level: float = 0.95,
 ) -> tuple[float, float] | None:
-    "Ends of (C - B)/|B| (@eq-improvement-fieller); None where the baseline's mean may be 0."
+    """Ends of (C - B)/|B| (@eq-improvement-fieller); None where the baseline's mean may be 0.
+
+    The ends are the r at which (D - r B)^2 = q^2 var(D - r B), a quadratic equation: every r
+    between them is a ratio that a t test would not reject.
+    Both columns are taken in units of |mean of the baseline|, so that B, the mean of b, is 1
+    or -1, and D, the mean of the differences d, is the relative change. For a negative
+    baseline the ratio of d to b has the sign turned; the factor B in the ends turns it back.
+    """
     y = np.asarray(baseline, float)
     x = np.asarray(candidate, float)
     n = len(y)
@@ -146,10 +154,11 @@ def fieller_interval(
     B = b.mean()
     D = d.mean()
     q = float(stdtrit(n - 1, (1 + level) / 2))
-    (vbb, vbd), (_, vdd) = np.cov(b, d) / n
+    (vbb, vbd), (_, vdd) = np.cov(b, d) / n  # variances of both means, and their covariance
     denominator = B * B - q * q * vbb
     if not denominator > 0:
         return None
+    # the variance of B d - D b, taken as one column, keeps more digits than its three terms
     spread = np.var(B * d - D * b, ddof=1) / n - q * q * (vbb * vdd - vbd**2)
     centre = D * B - q * q * vbd
     half = q * math.sqrt(max(0.0, spread))
@@ -157,18 +166,30 @@ def fieller_interval(
     return low, high
 
 # %% ../../nbs/runs/01_evaluator.ipynb #cc01
+class Columns(NamedTuple):
+    "One number for each seed, of both arms in one order of the seeds."
+
+    baseline: Sequence[float]  # shape (n,)
+    candidate: Sequence[float]  # shape (n,)
+
+
 def compared_columns(
     spec: MetricSpec,
     baseline: Sequence[float],  # shape (n,), paired by seed
     candidate: Sequence[float],  # shape (n,)
-) -> tuple[Sequence[float], Sequence[float]]:
-    "Both columns as the test takes them: numbers, or 1 + the logarithm over the least."
+) -> Columns:
+    """Both columns as the test takes them: the numbers, or on the log scale their logarithms.
+
+    These are taken of the numbers over the lowest one, so that a change of unit moves nothing.
+    Such a quotient is rounded by about 1e-16 and its logarithm by as much, however small it
+    is; the test judges rounding by the size of its numbers, so 1 is added to them.
+    """
     if spec.scale != LOG:
-        return baseline, candidate
+        return Columns(baseline, candidate)
     lowest = min(*baseline, *candidate)
-    return (
-        [1 + math.log(x / lowest) for x in baseline],
-        [1 + math.log(x / lowest) for x in candidate],
+    return Columns(
+        baseline=[1 + math.log(x / lowest) for x in baseline],
+        candidate=[1 + math.log(x / lowest) for x in candidate],
     )
 
 # %% ../../nbs/runs/01_evaluator.ipynb #c025
@@ -182,16 +203,16 @@ def runs_difference(
     "The change over seeds (@eq-improvement-size) with its p-value and interval."
     n = len(baseline)
     mean_of = geometric_mean if spec.scale == LOG else written_mean
-    means = mean_of(baseline), mean_of(candidate)
+    baseline_mean = mean_of(baseline)
+    candidate_mean = mean_of(candidate)
     columns = compared_columns(spec, baseline, candidate)
-    y, x = columns
-    test = paired_t_test(x, y, level=level)
+    test = paired_t_test(columns.candidate, columns.baseline, level=level)
     if spec.scale == LOG:
         change = test.mean + 0.0
         spread = test.std
     else:
-        change = float((means[1] - means[0]) / abs(means[0]))
-        spread = _relative_spread(x, y, change) if n > 1 else test.std
+        change = float((candidate_mean - baseline_mean) / abs(baseline_mean))
+        spread = _relative_spread(columns, change) if n > 1 else test.std
     interval_at = partial(_runs_interval, spec, columns, change, test.degenerate)
     fit = Jackknife(
         estimate=change,
@@ -205,8 +226,8 @@ def runs_difference(
     return Difference(
         metric=spec.as_metric(),
         fit=fit,
-        baseline=float(means[0]),
-        candidate=float(means[1]),
+        baseline=float(baseline_mean),
+        candidate=float(candidate_mean),
         units="seeds",
         n=n,
         n_eff=float(n),
@@ -216,14 +237,19 @@ def runs_difference(
     )
 
 
-def _relative_spread(x: Sequence[float], y: Sequence[float], change: float) -> float:
-    "Standard deviation over seeds of a relative change; y are the baseline's numbers."
-    mean = np.mean(y)
-    residuals = np.subtract(x, y) - change * np.sign(mean) * np.array(y)
+def _relative_spread(columns: Columns, change: float) -> float:
+    """Standard deviation over seeds of a relative change, two seeds or more.
+
+    A change relative to the baseline's mean is a ratio of means. A seed moves it by what its
+    difference has beyond this share of its own baseline, not by the whole difference.
+    """
+    mean = np.mean(columns.baseline)
+    share_of_baseline = change * np.sign(mean) * np.array(columns.baseline)
+    residuals = np.subtract(columns.candidate, columns.baseline) - share_of_baseline
     return float(np.std(residuals, ddof=1) / abs(mean))
 
 
-_NO_INTERVAL = {  # why, by the kind of degenerate data
+_NO_INTERVAL = {  # why there is none, by the code of its fallback
     "single_pair": "One seed has no spread.",
     "all_equal": "All seeds changed by the same amount.",
     "unbounded": "The baseline's mean may be 0, so a relative change has no bounds.",
@@ -232,29 +258,35 @@ _NO_INTERVAL = {  # why, by the kind of degenerate data
 
 def _runs_interval(
     spec: MetricSpec,
-    columns: tuple[Sequence[float], Sequence[float]],  # of `compared_columns`
+    columns: Columns,  # of `compared_columns`
     change: float,
-    degenerate: str | None,  # of the t test
+    degenerate: str | None,  # of the t test: single_pair or all_equal; None: it has a spread
     level: float,
 ) -> Interval:
     "The interval of the change at a level; a point, with the reason, where there is none."
-    y, x = columns
-    ends = None
-    if not degenerate and spec.scale == LOG:
-        interval = paired_t_test(x, y, level=level).interval
-        ends = interval.low, interval.high
-    elif not degenerate:
-        ends = fieller_interval(y, x, level=level)
-    if ends is not None:
-        return Interval(low=ends[0], high=ends[1], level=level, method="paired t")
-    code = degenerate or "unbounded"
+    if degenerate:
+        return _point_without_interval(change, degenerate, level)
+    if spec.scale == LOG:
+        low, high = paired_t_test(columns.candidate, columns.baseline, level=level).interval
+        return Interval(low=low, high=high, level=level, method="paired t")
+    # Fieller's ends are the relative changes that the paired t test does not reject at this
+    # level, so its method is the paired t, too.
+    ends = fieller_interval(columns.baseline, columns.candidate, level=level)
+    if ends is None:
+        return _point_without_interval(change, "unbounded", level)
+    low, high = ends
+    return Interval(low=low, high=high, level=level, method="paired t")
+
+
+def _point_without_interval(change: float, code: str, level: float) -> Interval:
+    "The change itself, with the reason why it has no interval: a key of _NO_INTERVAL."
     return Interval(
         low=change,
         high=change,
         level=level,
         method="paired t",
         engine="point",
-        fallback=Fallback(code=code, reason=_NO_INTERVAL.get(code, _NO_INTERVAL["unbounded"])),
+        fallback=Fallback(code=code, reason=_NO_INTERVAL[code]),
     )
 
 # %% ../../nbs/runs/01_evaluator.ipynb #c030
@@ -457,10 +489,10 @@ def _test(c: RunsComparison) -> str:
     text = f"{name} test, {p_text}"
     if c.multiplicity:
         text += f", {c.judgement.p_value:.2g} by {c.multiplicity} over {c.family} tests"
-    y, x = compared_columns(c.spec, c.pairs.baseline, c.pairs.candidate)
-    changes = np.subtract(x, y)
+    columns = compared_columns(c.spec, c.pairs.baseline, c.pairs.candidate)
+    changes = np.subtract(columns.candidate, columns.baseline)
     if not all_equal(c.difference) and _has_outlier(changes):
-        signs = sign_flip_test(changes, scale=max(map(abs, x)))
+        signs = sign_flip_test(changes, scale=max(map(abs, columns.candidate)))
         text += f"; exact sign-flip p = {signs.p_value:.3g}"
     return text
 
@@ -666,6 +698,7 @@ def _match_units(name: str, baseline: Sequence[float], candidate: Sequence[float
     if not words & _SHARES or not in_shares(a, b, rising=True):
         return
     spans = [f"{values.min():g} to {values.max():g}" for values in (a, b)]
+    # 316 lies between 100 and 1000 in the logarithm
     factor = 100 if unit_factor(a, b) <= 316 else 1000
     refuse(
         "compare_runs",
@@ -890,7 +923,11 @@ def judge_candidates(
     comparisons: Mapping[str, Sequence[RunsComparison]],  # candidate -> one for each metric
     multiplicity: str = "holm",  # over the metrics of a candidate
 ) -> dict[str, Sequence[RunsComparison]]:
-    "Comparisons adjusted over metrics, then over candidates (@eq-seeds-candidates)."
+    """Comparisons adjusted over metrics, then over candidates (@eq-seeds-candidates).
+
+    Candidates in whose arm nothing could be tested, since a run failed or there is one seed,
+    take no part in the family.
+    """
     if sum(map(len, comparisons.values())) < 2:
         return dict(comparisons)
     judged = {
@@ -904,6 +941,7 @@ def judge_candidates(
     has_several_metrics = family > len(p_values)
     procedures = [multiplicity, "holm"] if has_several_metrics else ["holm"]
     procedure = " and ".join(dict.fromkeys(procedures))
+    # A candidate with all its hypotheses rejected passes its share of the error on.
     adjusted = pass_on([*p_values.values()])
     for name, p in zip(p_values, adjusted, strict=True):
         judged[name] = _with_adjusted(judged[name], p, procedure, family)

@@ -151,6 +151,7 @@ def _watch(run: Popen, spec: ExperimentSpec, stop: Event) -> Ending:
         if must_leave and kill_at == math.inf:
             kill_at = looked_at + GRACE
             _send(signal.SIGTERM, run.pid, tree)
+        # Over the memory cap without notice: after SIGTERM the process could keep allocating.
         if peak > spec.memory_cap_mb or looked_at >= kill_at:
             _send(signal.SIGKILL, run.pid, tree)
         with contextlib.suppress(TimeoutExpired):

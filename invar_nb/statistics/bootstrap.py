@@ -136,25 +136,58 @@ def merge_windows(
     "v, w, p of cells of windows, and the E v^2, E vw, E w^2 inside of cells that is lost."
     if v.size <= cells:
         return v, w, p, np.zeros(3)
-    cell = np.rint(v * (math.sqrt(n) * cells / 16)).astype(np.int64) + cells // 2
-    outside = np.flatnonzero((cell < 0) | (cell >= cells))
-    cell[outside] = cells + np.arange(outside.size)  # outliers stay alone
+    cell = _cells_of(v, cells)
     pv = p * v
     pw = p * w
-    P, V, W = (np.bincount(cell, terms) for terms in (p, pv, pw))
-    is_used = P > 0
-    P = P[is_used]
-    V = V[is_used] / P
-    W = W[is_used] / P
-    moments = [pv @ v - P @ (V * V), pv @ w - P @ (V * W), pw @ w - P @ (W * W)]
-    return V, W, P, np.array(moments)
+    P = np.bincount(cell, p)
+    used = P > 0
+    P = P[used]
+    V = np.bincount(cell, pv)[used] / P
+    W = np.bincount(cell, pw)[used] / P
+    inside = [pv @ v - P @ (V * V), pv @ w - P @ (V * W), pw @ w - P @ (W * W)]
+    return V, W, P, np.array(inside)
+
+# %% ../../nbs/statistics/04_bootstrap.ipynb #bootl001
+@dataclass(frozen=True)
+class _Sum:
+    "The sum S of n draws of y, whose sign says on which side of a point D* lies."
+
+    xi: float  # the point, in standard errors from D
+    y: np.ndarray  # shape (cells,)
+    mean: float  # E S
+    s: float  # its standard deviation
+    reach: float  # S is not further from its mean, to eleven digits
+
+    @property
+    def is_certain(self) -> bool:
+        "Whether every S has the sign of the mean."
+        return abs(self.mean) > self.reach
+
+
+@dataclass(frozen=True)
+class _Terms:
+    "Frequencies, and what the characteristic function of S is there."
+
+    omega: np.ndarray  # omega_k, k odd
+    power: np.ndarray  # phi^n at omega_k
+
+
+def _walk(off: Callable, start: float, end: float, step: float) -> float:
+    "The first point on the way to an end at which `off` has the sign of the step, or the end."
+    direction = math.copysign(1.0, step)
+    x = start
+    while off(x) * direction < 0 and x != end:
+        x = min(x + step, end) if step > 0 else max(x + step, end)
+        step = 2 * step
+    return x
 
 # %% ../../nbs/statistics/04_bootstrap.ipynb #c030
 class Limit:
     "The distribution of D* that infinitely many draws would show (@eq-exact-inversion)."
 
     engine = "inversion"
-    added = 1e-3  # what is added, in standard errors
+    added = 1e-3  # standard deviation of what is added, in standard errors
+    smallest = 0.0  # share that it shows
 
     def __init__(
         self,
@@ -181,8 +214,8 @@ class Limit:
             p = share
         spread = math.sqrt(n * float(p @ (v * v)))
         self.unit = size * spread  # of x, for 1 of xi
-        self.v, self.w, self.p, self.moments = merge_windows(v / spread, w, p, cells)
-        self.far = _last_frequency(self)
+        self.v, self.w, self.p, self.inside = merge_windows(v / spread, w, p, cells)
+        self.last = _last_frequency(self)
         squares = n * self.p * self.v**2  # they sum to 1
         n_eff = 1 / (n * float(self.p @ self.w**2))
         self.blurred = float(np.sort(squares)[:-4].sum()) < 1e-3 or n_eff < 5
@@ -211,17 +244,18 @@ class Limit:
         rough = np.exp(np.multiply.outer(2j * h * side * np.arange(side), total.y)) * self.p
         phi = (rough @ fine.T).ravel()
         omega = h * np.arange(1, 2 * side * side, 2)
-        lost_variance = max(0.0, float(self.moments @ (1, -2 * xi, xi * xi)))
-        variance = n * lost_variance + (self.added * s) ** 2
-        return omega, (rough @ fine.T).ravel() ** n * np.exp(-variance / 2 * omega * omega)
+        variance = self._variance(total)
+        return _Terms(omega, phi**self.n * np.exp(-variance / 2 * omega * omega))
 
     def below(self, x: float) -> float:
         "P*(D* < x) + P*(D* = x)/2."
-        omega, power = self.terms((x - self.centre) / self.unit, self.far)
-        if omega is None:
-            return float(power < 0)
-        terms = power.imag / (omega / omega[0])  # k odd: omega_k = k omega_1
-        return min(max(0.5 - 2 / math.pi * float(terms.sum()), 0.0), 1.0)
+        total = self.sum_at((x - self.centre) / self.unit)
+        if total.is_certain:
+            return float(total.mean < 0)
+        terms = self.terms(total, self.last)
+        k = terms.omega / terms.omega[0]
+        series = float((terms.power.imag / k).sum())
+        return min(max(0.5 - 2 / math.pi * series, 0.0), 1.0)
 
     def quantile(self, level: float) -> float:
         "The point with `level` of the distribution below it, by Brent's root finder."
@@ -235,15 +269,8 @@ class Limit:
             return float(ndtri(np.clip(self.below(self.centre + x), 1e-16, 1 - 1e-16))) - z
 
         start = min(max(self.unit * z, low), high)
-        lower = start
-        upper = start
-        step = self.unit / 8
-        while off(lower) > 0 and lower > low:
-            lower = max(low, lower - step)
-            step = 2 * step
-        while off(upper) < 0 and upper < high:
-            upper = min(high, upper + step)
-            step = 2 * step
+        lower = _walk(off, start, low, -self.unit / 8)
+        upper = _walk(off, start, high, self.unit / 8)
         if off(lower) >= 0:
             return self.centre + lower
         if off(upper) <= 0:

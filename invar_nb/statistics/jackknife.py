@@ -57,9 +57,10 @@ class Jackknife:
         "The null value whose statistic is x: @eq-jackknife-hall solved for theta."
         c = self.skewness
         u = x - c / 6
-        if abs(c * u) < 1e-9:
+        # s = 3/c (cbrt(1 + c u) - 1), in the form that keeps its digits:
+        if abs(c * u) < 1e-9:  # two terms of its series
             s = u * (1 - c * u / 3)
-        elif c * u < -0.9:
+        elif c * u < -0.9:  # the logarithm below needs 1 + c u above 0
             s = 3 / c * (math.cbrt(1 + c * u) - 1)
         else:
             s = 3 / c * math.expm1(math.log1p(c * u) / 3)
@@ -79,23 +80,46 @@ class Jackknife:
         return min(1.0, 2 * float(stdtr(self.dof, -abs(x))))
 
 # %% ../../nbs/statistics/01_jackknife.ipynb #c022
-def _shape(n: int, s2: float, s3: float, s4: float, s5: float, s6: float) -> tuple:
-    "nu and c from the power sums of the influences (@eq-jackknife-power-sums)."
+def _shape(
+    n: int,  # units
+    s2: float,  # sum y^2, as the others of the influences
+    s3: float,
+    s4: float,
+    s5: float,
+    s6: float,
+) -> tuple[float, float]:
+    """nu and c from the power sums of the influences (@eq-jackknife-power-sums).
+
+    With the kurtosis k, the skewness g and its variance v, the degrees of freedom are
+    2 n / (k - 1), and c is g / (2 sqrt(n)), shrunk to 0 by as much as g is noise.
+    """
     k = n * s4 / s2**2
-    nu = min(n - 1.0, max(2.0, 2 * n / (k - 1))) if k > 1 else n - 1.0
-    r = math.sqrt(n / s2)
+    nu = n - 1.0
+    if k > 1:
+        nu = min(n - 1.0, max(2.0, 2 * n / (k - 1)))
+    r = math.sqrt(n / s2)  # brings the mean square of the influences to 1
     g = s3 / n * r**3
     m5 = s5 / n * r**5
     m6 = s6 / n * r**6
     v = max(0.0, m6 - 6 * k + 9 + g * (11 * g - 3 * m5 + 2.25 * g * (k - 1))) / n
-    return nu, (g - v / g if g * g > v else 0.0) / (2 * math.sqrt(n))
+    shrunk = g - v / g if g * g > v else 0.0
+    return nu, shrunk / (2 * math.sqrt(n))
 
 # %% ../../nbs/statistics/01_jackknife.ipynb #c042
 _BLOCK = 32768  # units at a time: the four rows below stay in the processor's cache
 
 
-def _power_sums(n: int, fill: Callable, scale: tuple, keep: np.ndarray | None) -> list[float]:
-    "Sums of y^2 .. y^6 and of e^2 in one walk over the units."
+def _power_sums(
+    n: int,  # units
+    fill: Callable,  # (block, y, e, other): writes y_u and e_u of the units of a slice
+    scale: tuple[float, float],  # what y and e are multiplied by
+    keep: np.ndarray | None,  # filled with the y_u, shape (n,); None: they are not kept
+) -> list[float]:
+    """Sums of y^2 .. y^6 and of e^2 in one walk over the units.
+
+    y is what a unit adds to the estimate, from which its shape follows; e, by how much the
+    estimate changes without it, from which its error follows. `other` is room to compute in.
+    """
     rows = np.empty((4, min(n, _BLOCK)))
     rows[3] = 1
     four = 0.0
@@ -165,7 +189,10 @@ def _fit(
     fill: Callable,
     keep: np.ndarray | None = None,
 ) -> Jackknife:
-    "One walk over the units, then the closed form."
+    """One walk over the units, then the closed form.
+
+    Where sixth powers of the influences leave float64 they are scaled, and summed again.
+    """
     parts = (n, estimate, effective, rounding)
     scale = (1, 1)
     if effective - 1 < 1e-9:

@@ -10,7 +10,7 @@ import math
 from dataclasses import asdict, dataclass
 
 import numpy as np
-from scipy.optimize import brentq
+import scipy
 from scipy.special import ndtr, stdtr, stdtrit
 
 from ..foundations.interval import Fallback, Forest, Interval, Shown, ends_text
@@ -69,6 +69,13 @@ _REASONS = {
 }
 
 # %% ../../nbs/statistics/05_paired_test.ipynb #c026
+_LARGEST = 1e150  # of an input: the square of a larger one leaves float64, which ends at 1e308
+# Differences are equal where they spread by at most 8 eps of the largest input. That input is
+# taken as at least 1e-135, so that a spread below 2e-150 counts as none: the square of a
+# larger one still has all its digits, which float64 loses below 2e-308.
+_SMALLEST_SCALE = 1e-135
+
+
 def paired_t_test(
     candidate: object,  # one number per seed, shape (n,)
     baseline: object,  # the same seeds in the same order
@@ -78,11 +85,35 @@ def paired_t_test(
     "Paired t test of candidate - baseline, the candidate first (Eq. ttest-density)."
     where = "paired_t_test"
     refuse_misaligned(where, {"candidate": candidate, "baseline": baseline})
-    c, b = (
-        as_vector(values, where=where, name=name, minimum=-1e150, maximum=1e150)
-        for name, values in (("candidate", candidate), ("baseline", baseline))
+    c = as_vector(
+        candidate, where=where, name="candidate", minimum=-_LARGEST, maximum=_LARGEST
     )
+    b = as_vector(baseline, where=where, name="baseline", minimum=-_LARGEST, maximum=_LARGEST)
     level = as_fraction(level, where=where, name="level")
+    _check_pairs(c, b, where)
+    d = c - b
+    mean = _mean(d)
+    if d.size == 1:
+        return _test_without_spread("single_pair", _Moments(1, mean, None), None, level)
+    moments = _Moments(d.size, mean, _standard_deviation(d, mean))
+    scale = max(_SMALLEST_SCALE, *np.abs(c), *np.abs(b))
+    if spread_is_rounding(d, scale=scale):
+        p_value = _p_of_equal_signs(d, scale)
+        return _test_without_spread("all_equal", moments, p_value, level)
+    return _test_with_spread(moments, level)
+
+
+@dataclass(frozen=True)
+class _Moments:
+    "What a test needs to know of the differences."
+
+    n: int
+    mean: float
+    std: float | None  # None of a single pair
+
+
+def _check_pairs(c: np.ndarray, b: np.ndarray, where: str) -> None:
+    "Refuse arms of unequal size, and arms without a seed."
     if c.size != b.size:
         refuse(
             where,
@@ -99,47 +130,91 @@ def paired_t_test(
             "Run both arms on at least one seed",
             error=PairingError,
         )
-    d = c - b
-    n = c.size
-    df = c.size - 1
-    scale = max(1e-135, *np.abs(c), *np.abs(b))
-    mean = min(max(math.fsum(d.tolist()) / n, float(d.min())), float(d.max()))
-    statistic = p_value = std = effect_size = code = None
-    half = 0.0
-    if n == 1:
-        code = "single_pair"
-    else:
-        deviations = (d - mean).tolist()
-        squares = math.fsum([r * r for r in deviations]) - math.fsum(deviations) ** 2 / n
-        std = math.sqrt(max(squares, 0.0) / df)
-        if spread_is_rounding(d, scale=scale):
-            no_mean = spread_is_rounding(np.append(d, 0.0), scale=scale)
-            code = "all_equal"
-            p_value = 1.0 if no_mean else 2.0 ** (1 - n)
-        else:
-            half = -float(stdtrit(df, (1 - level) / 2)) * (std / math.sqrt(n))
-            effect_size = mean / std
-            statistic = effect_size * math.sqrt(n)
-            p_value = 2 * float(stdtr(df, -abs(statistic)))
-    fallback = Fallback(code=code, reason=_REASONS[code]) if code else None
-    interval = Interval(
-        low=mean - half,
-        high=mean + half,
-        level=level,
-        method="t",
-        fallback=fallback,
-        engine="point" if code else "given",
-    )
+
+
+def _mean(d: np.ndarray) -> float:
+    """The mean, from a sum that is rounded once, so that no order of the pairs changes a bit.
+
+    The quotient is rounded, too, and could leave the range of the values by a bit: the mean of
+    equal values is that value.
+    """
+    mean = math.fsum(d.tolist()) / d.size
+    return min(max(mean, float(d.min())), float(d.max()))
+
+
+def _standard_deviation(d: np.ndarray, mean: float) -> float:
+    """The standard deviation with divisor n - 1, from sums that are rounded once each.
+
+    The deviations are taken from a rounded mean, and so do not add up to 0. The second term
+    takes out what that adds to the sum of their squares.
+    """
+    deviations = (d - mean).tolist()
+    squares = math.fsum([r * r for r in deviations]) - math.fsum(deviations) ** 2 / d.size
+    return math.sqrt(max(squares, 0.0) / (d.size - 1))
+
+# %% ../../nbs/statistics/05_paired_test.ipynb #tts2
+def _test_with_spread(moments: _Moments, level: float) -> TTest:
+    "The t test of differences with this mean and standard deviation (@eq-ttest-density)."
+    n = moments.n
+    df = n - 1
+    mean = moments.mean
+    half_width = -float(stdtrit(df, (1 - level) / 2)) * (moments.std / math.sqrt(n))
+    effect_size = mean / moments.std
+    statistic = effect_size * math.sqrt(n)
     return TTest(
         statistic=statistic,
         df=df,
+        p_value=2 * float(stdtr(df, -abs(statistic))),
+        mean=mean,
+        std=moments.std,
+        n=n,
+        degenerate=None,
+        interval=Interval(
+            low=mean - half_width,
+            high=mean + half_width,
+            level=level,
+            method="t",
+            engine="given",
+        ),
+        effect_size=effect_size,
+    )
+
+
+def _p_of_equal_signs(d: np.ndarray, scale: float) -> float:
+    """The p-value of differences that are equal up to rounding: by the two-sided sign test.
+
+    Of the 2^n patterns of signs two, all plus and all minus, lie as far from 0 as n equal
+    differences do. Where 0 is one more equal value, there are no signs to count.
+    """
+    is_zero_equal_too = spread_is_rounding(np.append(d, 0.0), scale=scale)
+    return 1.0 if is_zero_equal_too else 2.0 ** (1 - d.size)
+
+
+def _test_without_spread(
+    degenerate: str,  # a key of _REASONS
+    moments: _Moments,
+    p_value: float | None,  # of the signs; None for a single pair
+    level: float,
+) -> TTest:
+    "A test without t: its interval is the mean itself, with the reason."
+    mean = moments.mean
+    return TTest(
+        statistic=None,
+        df=moments.n - 1,
         p_value=p_value,
         mean=mean,
-        std=std,
-        n=n,
-        degenerate=code,
-        interval=interval,
-        effect_size=effect_size,
+        std=moments.std,
+        n=moments.n,
+        degenerate=degenerate,
+        interval=Interval(
+            low=mean,
+            high=mean + 0.0,  # -0.0 becomes 0.0
+            level=level,
+            method="t",
+            fallback=Fallback(code=degenerate, reason=_REASONS[degenerate]),
+            engine="point",
+        ),
+        effect_size=None,
     )
 
 # %% ../../nbs/statistics/05_paired_test.ipynb #c029
@@ -178,7 +253,7 @@ def saddlepoint_share(
     high = reach / float(sizes @ sizes)
     while shortfall(high) < 0:
         high *= 2
-    t = float(brentq(shortfall, 0, high, xtol=1e-300, rtol=1e-15))
+    t = float(scipy.optimize.brentq(shortfall, 0, high, xtol=1e-300, rtol=1e-15))
     tail = np.exp(-2 * t * sizes)  # cosh itself may overflow
     K = t * float(sizes.sum()) + float(np.log1p(tail).sum()) - sizes.size * math.log(2)
     w = math.sqrt(max(2 * (t * reach - K), 0.0))

@@ -47,7 +47,11 @@ def as_pilot(
     *,
     serial: bool = False,
 ) -> Pilot:
-    "The pilot that an interval's fit amounts to."
+    """The pilot that an interval's fit amounts to.
+
+    The nu of a pilot tells the kurtosis that it saw. A small sample sees too few of its tails,
+    so the kurtosis of a run is planned for without that bias (@eq-planning-kurtosis).
+    """
     windows = rows or fit
     n = windows.n_units
     tail = 1.0
@@ -69,6 +73,7 @@ def half_width(
 ) -> float:
     "Half-width of the interval of n units (@eq-planning-half)."
     dof = pilot.run_dof(n)
+    # what the variance of the run, over that of the pilot, stays below with this assurance
     ratio = float(fdtri(dof, min(pilot.dof, 1e9), assurance))
     return _quantile(dof, level) * pilot.sd * math.sqrt(ratio / n)
 
@@ -207,7 +212,11 @@ def chance_of_red(
     level: float = 0.95,
     assurance: float = 0.8,
 ) -> float:
-    "Chance that the interval of n units calls a true loss regressed (@eq-planning-red)."
+    """Chance that the interval of n units calls a true loss regressed (@eq-planning-red).
+
+    Two things must happen: the interval does not rule out a loss of the margin, and it shows a
+    change (without one, by chance in half of 1 - level). With `proof` the first is enough.
+    """
     root = math.sqrt(n) / max(pilot.upper(assurance), 1e-300)
     dof = pilot.run_dof(n)
     q = _quantile(dof, level)
@@ -230,17 +239,23 @@ def skewed_assurance(
     kept: Callable[[Pilot, int], float],  # chance that a run keeps its promise, by the truth
     draws: int = 400,
 ) -> float:
-    "Share of such pilots after which the run keeps its promise, were the law a gamma law."
-    shape = 6 / max(2 / pilot.tail - 2, 1e-3)
+    """Share of such pilots after which the run keeps its promise, were the law a gamma law.
+
+    A pilot that missed the tail of its law is calm, and asks for too small a run. How often
+    that happens is found by drawing pilots from a gamma law with the kurtosis that was seen,
+    and planning a run after each.
+    """
+    shape = 6 / max(2 / pilot.tail - 2, 1e-3)  # a gamma law has the excess kurtosis 6 / shape
     n = units
     total = 0.0
     truth = replace(pilot, dof=math.inf)
     x = np.random.default_rng(0).gamma(shape, size=(draws, n))
     y = x - x.mean(axis=1, keepdims=True)
-    m2, m4 = (y**2).mean(axis=1), (y**4).mean(axis=1)
+    m2 = (y**2).mean(axis=1)
+    m4 = (y**4).mean(axis=1)
     excess = (n - 1) / ((n - 2) * (n - 3)) * ((n + 1) * (m4 / m2**2 - 3) + 6)
     tails = 2 / (2 + np.maximum(excess, 0))
-    spreads = np.sqrt(m2 * n / (n - 1) / shape)
+    spreads = np.sqrt(m2 * n / (n - 1) / shape)  # over the true one, which is sqrt(shape)
     for sd, tail in zip(pilot.sd * spreads, tails, strict=True):
         sample = replace(pilot, sd=float(sd), tail=float(tail))
         total += kept(truth, needs(replace(sample, dof=sample.run_dof(n))))

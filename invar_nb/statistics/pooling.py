@@ -79,6 +79,7 @@ def pool_fixed(
     parts = (share * standard_errors) ** 2
     total = float(parts.sum())
     counts = parts > 0
+    # Satterthwaite's degrees of freedom; of texts without any spread the fewest
     joined = total**2 / float((parts[counts] ** 2 / nu[counts]).sum()) if total else nu.min()
     return _pooled(
         share @ estimates,

@@ -58,8 +58,16 @@ def wilson_interval(
     q = (n - x) / n
     h = z * z / (2 * n)
     r = z * math.sqrt(p * q / n + (h / n) / 2)
+    # The ends solve a quadratic. Each is written so that no nearly equal numbers are
+    # subtracted: the lower one as the product of both over the upper one, and the upper one of
+    # a share above a half as 1 less the lower one of its complement.
     low = p * p / (p + h + r) if x else 0.0
-    high = (p + h + r) / (1 + 2 * h) if p <= 0.5 else 1 - q * q / (q + h + r) if q else 1.0
+    if p <= 0.5:
+        high = (p + h + r) / (1 + 2 * h)
+    elif q:
+        high = 1 - q * q / (q + h + r)
+    else:
+        high = 1.0
     return Interval(low=min(low, p), high=max(high, p), level=level, method="wilson")
 
 
@@ -95,7 +103,7 @@ def pass_at_k(
             code="counts",
         )
     smaller, larger = min(c, k), max(c, k)
-    if smaller * larger > 38 * n:
+    if smaller * larger > 38 * n:  # all k wrong in less than e^-38: 1 is the nearest float
         return 1.0
     subsets = math.perm(n, smaller)
     return (subsets - math.perm(n - larger, smaller)) / subsets
@@ -186,7 +194,11 @@ def discordant_pairs(
 
 # %% ../../nbs/statistics/06_proportions.ipynb #c046
 def _variance(delta: float, a: int, b: int, n: int) -> float:
-    "Of b - a, where p_B - p_A = delta (@eq-two-proportions-tango)."
+    """The variance of b - a, where p_B - p_A = delta (@eq-two-proportions-tango).
+
+    q is the share that only A has right, the likeliest one given delta: the larger root of a
+    quadratic, in the form that subtracts no nearly equal numbers.
+    """
     if delta < 0:
         return _variance(-delta, b, a, n)
     middle = a + b - delta * (2 * n - b + a)
@@ -217,21 +229,31 @@ def tango_interval(
     level: float,
 ) -> Interval:
     "Tango's score interval of p_B - p_A, the same examples (Tango 1998)."
-    ends = []
     z = _normal(level)
-    for outside in (-1.0, 1.0):
-        inside = (b - a) / n
-        while inside != outside:
-            middle = inside / 2 + outside / 2
-            if middle in (inside, outside):
-                break
-            survives = (b - a - n * middle) ** 2 <= z * z * _variance(middle, a, b, n)
-            if survives:
-                inside = middle
-            else:
-                outside = middle
-        ends.append(inside)
-    return Interval(low=ends[0], high=ends[1], level=level, method="tango")
+    low = _tango_end(a, b, n, z, -1.0)
+    high = _tango_end(a, b, n, z, 1.0)
+    return Interval(low=low, high=high, level=level, method="tango")
+
+
+def _tango_end(
+    a: int,
+    b: int,
+    n: int,
+    z: float,  # beyond which a hypothesis is rejected
+    outside: float,  # -1 for the lower end, 1 for the upper one
+) -> float:
+    "The last difference on one side that is not rejected: bisected to neighbouring floats."
+    inside = (b - a) / n
+    while inside != outside:
+        middle = inside / 2 + outside / 2
+        if middle in (inside, outside):
+            break
+        survives = (b - a - n * middle) ** 2 <= z * z * _variance(middle, a, b, n)
+        if survives:
+            inside = middle
+        else:
+            outside = middle
+    return inside
 
 # %% ../../nbs/statistics/06_proportions.ipynb #tpow2
 def tango_power(
@@ -240,7 +262,12 @@ def tango_power(
     delta: float,  # p_B - p_A, the true difference
     level: float = 0.95,
 ) -> float:
-    "Chance that Tango's interval lies on delta's side of 0, by enumeration."
+    """Chance that Tango's interval lies on delta's side of 0, by enumeration.
+
+    Of n examples m are discordant, a binomial number of which nine standard deviations are
+    enumerated. Given m, the ones that speak for delta are binomial too, and the interval is
+    clear of 0 where they outnumber the others by more than z sqrt(m).
+    """
     delta = abs(delta)
     psi = max(discordance, delta)
     if psi == 0:
@@ -334,21 +361,32 @@ def mcnemar(
     b = as_count(only_b, where=where, name="only_b", minimum=0)
     as_count(a + b, where=where, name="only_a + only_b", minimum=0, maximum=10**12)
     level = as_fraction(level, where=where, name="level")
-    smaller = min(a, b)
-    m = a + b
-    at_most = float(betainc(m - smaller, smaller + 1, 0.5)) if 2 * smaller < m else 0.5
-    below = (
-        float(betainc(m - smaller + 1, smaller, 0.5)) if smaller and 2 * smaller < m else 0.0
-    )
-    exact, mid = min(1.0, 2 * at_most), at_most + below if 2 * smaller < m else 1.0
+    exact, mid = _sign_p_values(a, b)
     test = dict(only_a=a, only_b=b, p_value=exact, mid_p=mid, level=level)
     if trials is None:
         return McNemar(**test)
     trials = as_count(trials, where=where, name="trials", maximum=2**53)
-    as_count(m, where=where, name="only_a + only_b", minimum=0, maximum=trials, code="counts")
+    as_count(
+        a + b, where=where, name="only_a + only_b", minimum=0, maximum=trials, code="counts"
+    )
     return McNemar(
         **test,
         trials=trials,
         difference=(b - a) / trials,
         interval=tango_interval(a, b, trials, level),
     )
+
+
+def _sign_p_values(a: int, b: int) -> tuple[float, float]:
+    """(exact p, mid-p), two-sided, of a and b discordant examples if either is as likely.
+
+    The binomial tail of the smaller count is doubled. Mid-p counts the chance of that very
+    count half, so it is the sum of the tails up to it and below it.
+    """
+    smaller = min(a, b)
+    m = a + b
+    if 2 * smaller == m:
+        return 1.0, 1.0
+    at_most = float(betainc(m - smaller, smaller + 1, 0.5))
+    below = float(betainc(m - smaller + 1, smaller, 0.5)) if smaller else 0.0
+    return min(1.0, 2 * at_most), at_most + below

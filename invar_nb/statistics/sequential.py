@@ -8,6 +8,7 @@ __all__ = ['SPENDING', 'spent', 'information', 'boundaries', 'of_this_text', 'ed
 # %% ../../nbs/statistics/09_sequential.ipynb #c003
 import math
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -47,27 +48,44 @@ def information(
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(96)
 
 
-def _leaving(state: tuple | None, now: float, c: float) -> float:
-    "Chance of |z| > c at a look, and of no such thing before."
-    if state is None:
+class _Streams(NamedTuple):
+    "The streams that no look so far has stopped: how many of them have which z."
+
+    z: np.ndarray  # nodes between the bounds of the last look, shape (96,)
+    mass: np.ndarray  # share of all streams at each node; its sum is below 1
+    information: float  # of the last look
+
+
+def _leaving(
+    streams: _Streams | None,  # after the look before; None: this look is the first
+    now: float,  # information of this look
+    c: float,
+) -> float:
+    """Chance of |z| > c at a look, and of no such thing before.
+
+    Of the sum z sqrt(I) a stream keeps what it had and adds a normal step of variance
+    now - before, so that its chance to be beyond either edge is a tail of the normal law.
+    """
+    if streams is None:
         return 2 * float(ndtr(-c))
-    u, mass, before = state
-    mean, sd = u * math.sqrt(before), math.sqrt(now - before)
+    u, mass, before = streams
+    mean = u * math.sqrt(before)
+    sd = math.sqrt(now - before)
     edge = c * math.sqrt(now)
     return float(mass @ (ndtr((mean - edge) / sd) + ndtr((-mean - edge) / sd)))
 
 
-def _inside(state: tuple | None, now: float, c: float) -> tuple:
-    "The streams still inside after a look (@eq-sequential-density)."
+def _inside(streams: _Streams | None, now: float, c: float) -> _Streams:
+    "The streams still inside after a look (@eq-sequential-density); arguments of `_leaving`."
     z = c * _NODES
-    if state is None:
+    if streams is None:
         density = np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
     else:
-        u, mass, before = state
+        u, mass, before = streams
         sd = math.sqrt(now - before)
-        x = (z[:, None] * math.sqrt(now) - u * math.sqrt(before)) / sd
+        x = (z[:, None] * math.sqrt(now) - u * math.sqrt(before)) / sd  # (new node, old node)
         density = np.exp(-x * x / 2) @ mass * math.sqrt(now / (2 * math.pi)) / sd
-    return z, density * c * _WEIGHTS, now
+    return _Streams(z, density * c * _WEIGHTS, now)
 
 # %% ../../nbs/statistics/09_sequential.ipynb #c017
 def boundaries(
@@ -75,18 +93,18 @@ def boundaries(
     error: np.ndarray,  # spent by each look, rising
 ) -> np.ndarray:  # c_k
     "The bound of each look; earlier bounds do not depend on later looks."
-    state = None
+    streams = None
     bounds = []
     for now, step in zip(information, np.diff(error, prepend=0.0), strict=True):
-        low, high = 0.0, 12.0
-        for _ in range(60):
+        low, high = 0.0, 12.0  # beyond 12 the chance is 1e-33
+        for _ in range(60):  # by bisection: the smallest c that spends no more than the step
             c = (low + high) / 2
-            if _leaving(state, now, c) > step:
+            if _leaving(streams, now, c) > step:
                 low = c
             else:
                 high = c
         bounds.append(high)
-        state = _inside(state, now, high)
+        streams = _inside(streams, now, high)
     return np.array(bounds)
 
 # %% ../../nbs/statistics/09_sequential.ipynb #c019

@@ -45,7 +45,13 @@ def _cosines(n: int) -> np.ndarray:  # shape (K, n), 1 MB at n = 2048
 
 @lru_cache(maxsize=4)
 def _factors(n: int, terms: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    "Cosines and sines of beta_r side by side, shape (m, 2 terms); those of alpha_q."
+    """Small tables from which the waves of a long series follow.
+
+    Window i = q m + r is the r-th of row q, and its wave is cos(alpha_q + beta_r) =
+    cos(alpha_q) cos(beta_r) - sin(alpha_q) sin(beta_r): of n windows about sqrt(n) angles of
+    each kind. The first array has cosines and sines of beta_r side by side, shape
+    (m, 2 terms); the others are cosines and sines of alpha_q, shape (rows, terms).
+    """
     m = math.isqrt(n - 1) + 1
     waves = np.arange(1, terms + 1) * (math.pi / n)
     beta = np.outer(np.arange(m), waves)
@@ -57,7 +63,7 @@ def _in_rows(x: np.ndarray, terms: int) -> np.ndarray:  # shape (terms,)
     "The waves of a long series: one product over rows of m windows."
     beta, cosines, sines = _factors(x.size, terms)
     rows = np.zeros((cosines.shape[0], beta.shape[0]))
-    rows.ravel()[: x.size] = x
+    rows.ravel()[: x.size] = x  # the last row may end in zeros
     inner = rows @ beta
     return (cosines * inner[:, :terms] - sines * inner[:, terms:]).sum(axis=0)
 
@@ -103,7 +109,11 @@ def _has_slow_waves(squares: np.ndarray, waves: _Waves) -> bool:
 
 
 def _widen(fit: Jackknife, influence: np.ndarray) -> Jackknife:
-    "The jackknife with the long-run variance of the influences, in text order."
+    """The jackknife with the long-run variance of the influences, in text order.
+
+    The mean square of the slowest waves, over what it is if nothing is serial, is what
+    correlation multiplies the variance by (@eq-serial-joined).
+    """
     if fit.fallback is not None:
         return fit
     waves = _waves(influence.size)
@@ -112,7 +122,7 @@ def _widen(fit: Jackknife, influence: np.ndarray) -> Jackknife:
     squares *= squares
     ratio = 2 / terms * float(squares[:terms].sum()) / float(influence @ influence)
     error = fit.standard_error * math.sqrt(ratio)
-    if influence.size < 10:
+    if influence.size < 10:  # so few waves may show less variance by chance
         error = max(error, fit.standard_error)
     alarm = None
     if _has_slow_waves(squares, waves):
@@ -198,7 +208,7 @@ def _sums(delta: np.ndarray, tokens: np.ndarray) -> tuple[float, float, float] |
     n = tokens.size
     size = 32768  # windows that stay in the cache
     sums = (0.0, 0.0, 0.0)
-    rounded = np.empty(min(size, n))
+    rounded = np.empty(min(size, n))  # memory that every block uses again
     is_equal = np.empty(min(size, n), bool)
     for i in range(0, n, size):
         counts = tokens[i : i + size]

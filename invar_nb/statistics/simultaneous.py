@@ -13,7 +13,9 @@ import numpy as np
 from scipy.special import ndtr, stdtr, stdtrit
 
 # %% ../../nbs/statistics/08_simultaneous.ipynb #c016
-_STEEPEST = 0.9988
+_STEEPEST = (
+    0.9988  # largest loading: at 1 the chance would jump with z, which no step resolves
+)
 
 
 def _scales(nu: float) -> tuple[np.ndarray, np.ndarray]:
@@ -25,16 +27,23 @@ def _scales(nu: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _outside(c: float, loadings: np.ndarray, nu: float, one_sided: bool = False) -> float:
-    "P(max |T_k| > c) (@eq-many-integral), or P(max T_k > c)."
+    """P(max |T_k| > c) (@eq-many-integral), or of one side P(max T_k > c).
+
+    Given the common factor z and the scale s the statistics are independent. So the chance is
+    a mean over nodes of both; arrays have the axes (s, z, statistic).
+    """
     specific = np.sqrt(1 - loadings**2)
     steepest = float((specific / np.maximum(np.abs(loadings), 1e-3)).min())
-    z = np.arange(0, 8.4, min(0.5, steepest))
+    z = np.arange(0, 8.4, min(0.5, steepest))  # no step wider than the steepest rise
     weights = np.exp(-z * z / 2)
-    weights[0] /= 2  # z and -z are alike
+    weights[0] /= 2  # z and -z are alike, so half of them serve, and 0 counts once
     scales, chances = _scales(nu)
-    a, b = (c * scales)[:, None, None] / specific, z[:, None] * loadings / specific
-    above, below = ndtr(b - a), ndtr(-a - b)  # at -z they change places
+    a = (c * scales)[:, None, None] / specific
+    b = z[:, None] * loadings / specific
+    above = ndtr(b - a)
+    below = ndtr(-a - b)  # what `above` is at -z
     missed = (above, below) if one_sided else (above + below,)
+    # 1 - prod(1 - chance), in logarithms: a small chance keeps its digits
     outside = np.mean(
         [-np.expm1(np.log1p(-np.minimum(chance, 1 - 1e-16)).sum(axis=2)) for chance in missed],
         axis=0,
@@ -43,16 +52,22 @@ def _outside(c: float, loadings: np.ndarray, nu: float, one_sided: bool = False)
 
 # %% ../../nbs/statistics/08_simultaneous.ipynb #c004
 def _loadings(R: np.ndarray) -> np.ndarray:  # shape (m,)
-    "l with R_jk ~ l_j l_k off the diagonal (@eq-many-factor)."
+    """l with R_jk ~ l_j l_k off the diagonal (@eq-many-factor).
+
+    From the largest principal axis each loading in turn is set to its least-squares value
+    given the others, l_k = sum R_kj l_j / sum l_j^2 over j != k, until none moves.
+    """
+    if len(R) == 1:
+        return np.zeros(1)
     values, vectors = np.linalg.eigh(R)
     axis = vectors[:, -1] * math.sqrt(values[-1])
-    loadings = np.clip(axis, -_STEEPEST, _STEEPEST) if len(R) > 1 else np.zeros(1)
-    for _ in range(500 if len(R) > 1 else 0):
+    loadings = np.clip(axis, -_STEEPEST, _STEEPEST)
+    for _ in range(500):
         before = loadings.copy()
         for k, row in enumerate(R):
-            sum_of_others = loadings @ loadings - loadings[k] ** 2
-            if sum_of_others > 0:
-                loadings[k] = (row @ loadings - loadings[k]) / sum_of_others
+            squares_of_others = loadings @ loadings - loadings[k] ** 2
+            if squares_of_others > 0:
+                loadings[k] = (row @ loadings - loadings[k]) / squares_of_others
             loadings[k] = min(max(loadings[k], -_STEEPEST), _STEEPEST)
         if np.abs(loadings - before).max() < 1e-12:
             break
@@ -90,6 +105,7 @@ class Family:
         for k in np.argsort(adjusted, kind="stable"):
             if self.member[k] < 0:
                 continue
+            # a hypothesis is tested beside those that are not rejected before it
             remaining = np.unique(self.member[(p_values >= p_values[k]) & (self.member >= 0)])
             highest = max(highest, _adjusted(self, float(p_values[k]), remaining))
             adjusted[k] = highest
@@ -101,7 +117,7 @@ class Family:
         m = max(self.size, 1)
         bonferroni = min(m * p, 1.0)
         if self.loadings is None or bonferroni < 1e-9 or p == 1:
-            return bonferroni
+            return bonferroni  # so small that the bound is as good
         c = -float(stdtrit(self.nu, p))
         return min(max(_outside(c, self.loadings, self.nu, True), p), bonferroni)
 
@@ -116,7 +132,11 @@ def _adjusted(family: Family, p: float, left: np.ndarray) -> float:
 
 
 def _root(family: Family, level: float, sidak: float) -> float:
-    "The level whose quantile c has P(c) = level (@eq-many-quantile)."
+    """The level of each interval with which all hold at `level` (@eq-many-quantile).
+
+    The quantile c where the chance to be outside is 1 - level is found by the secant rule,
+    in logarithms, between the quantiles of no correction and of Sidak's bound.
+    """
 
     def excess(c: float) -> float:
         return math.log(_outside(c, family.loadings, family.nu) / (1 - level))

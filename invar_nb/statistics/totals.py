@@ -134,7 +134,11 @@ def units_eff_upto(
     weights: np.ndarray,  # of the items, in the order in which they come, shape (n,)
     codes: np.ndarray,  # unit of each, shape (n,)
 ) -> np.ndarray:  # shape (n,)
-    "Effective number of units after each item; checks nothing."
+    """Effective number of units after each item; checks nothing.
+
+    When an item of weight w joins a unit of weight W, the sum of the units' squares grows by
+    (W + w)^2 - W^2 = w (2 W + w). So all that is needed is what its unit had before each item.
+    """
     together = np.argsort(codes, kind="stable")  # the items of a unit, as they come
     sizes = np.unique(codes, return_counts=True)[1]
     t = weights[together]
@@ -148,7 +152,11 @@ SINGLE, DOUBLE = (float(np.finfo(kind).eps) for kind in (np.float32, np.float64)
 
 
 def stored_precision(values: np.ndarray) -> float:
-    "Relative precision of numbers as they were stored: that of float32 or of float64."
+    """Relative precision of numbers as they were stored: that of float32 or of float64.
+
+    They may be sums over counts, so they are compared with float32 and with decimals within a
+    few roundings of float64. Numbers of seven or eight decimals are taken for float32, too.
+    """
     tolerance = 4 * DOUBLE * float(np.abs(values).max())
 
     def has_only(candidates: np.ndarray) -> bool:
@@ -167,7 +175,12 @@ def round_off(
     largest: np.ndarray,  # largest |value| of each unit behind the differences
     precision: Callable[[], float] = lambda: DOUBLE,  # of these values, as they were stored
 ) -> np.ndarray:  # N_u
-    "Differences with what is rounding taken out: no change, or the same change everywhere."
+    """Differences with what is rounding taken out: no change, or the same change everywhere.
+
+    Losses that were stored in float32 differ by far more of rounding than float64 allows. They
+    are only taken for equal where a change ten times as large stands above it, and where the
+    numbers are float32 indeed.
+    """
     used = weights > 0
     means = numerators[used] / weights[used]
     size = float(largest.max())
@@ -304,11 +317,11 @@ def _as_columns(columns: Mapping, units: object) -> dict[str, np.ndarray]:
 
 
 def _by_place(
-    positions: np.ndarray,
-    windows: np.ndarray,
+    positions: np.ndarray,  # of the unit of each row, as all below of shape (n,)
+    windows: np.ndarray,  # that each row counts
     largest: np.ndarray,
     columns: Mapping[str, np.ndarray],
-) -> dict:
+) -> dict[str, object]:
     "Fields of a UnitTotals: rows of one place added up, places in increasing order."
     if (positions[1:] < positions[:-1]).any():
         order = np.argsort(positions, kind="stable")
@@ -352,6 +365,7 @@ class RunningTotals:
 
     def add(self, part: UnitTotals) -> None:
         "Count one more part in."
+        # Only parts of about one size are joined, as in a binary counter.
         while self._stack and self._stack[-1].positions.size <= part.positions.size:
             part = self._stack.pop() + part
         self._stack.append(part)
