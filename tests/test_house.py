@@ -6,7 +6,6 @@ import ast
 import base64
 import builtins
 import csv
-import json
 import os
 import posixpath
 import re
@@ -1301,28 +1300,6 @@ def test_readme_is_rendered_from_index():
         if (ROOT / "README.md").read_text() == build_readme.render()
         else ["README.md is not what nbs/index.ipynb says"],
         "run `python tools/build_readme.py`",
-    )
-
-
-@pytest.mark.slow
-def test_readme_shows_the_demo(tmp_path):
-    "The change and the interval of each edit in the README's picture are those of the evidence that the demo saves."
-    from invar_nb.report.document import as_document
-    from invar_nb.report.shown import shown_change
-
-    run = subprocess.run(
-        [sys.executable, "-m", "invar_nb", "demo", "--out", str(tmp_path / "demo")],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
-    assert run.returncode in (0, 1), run.stderr[-2000:]
-    picture, folder = (ROOT / "nbs" / "images" / "verdicts.svg").read_text(), tmp_path / "demo"
-    document = as_document(json.loads((folder / "report.json").read_text()))
-    shown = [shown_change(row.value).digits for row in document.of_role("lead")]
-    nothing(
-        [words for words in shown if words not in picture],
-        "the README's picture shows another interval",
     )
 
 
