@@ -568,8 +568,11 @@ def test_what_a_second_attack_found(files, monkeypatch):
         and shell(*wins, "rules.better={loss='lower'}", "--out", "w2")[0] == 1
     )
     (files / "flat.toml").write_text('rules = "none"\n')
+    accepted = '[[accepted]]\nup_to = 0.1\nreason = "x"\nexpires = 2027-01-01\n'
+    (files / "flat_accepted.toml").write_text('rules = "none"\n' + accepted)
     cases = [
         ((*wins, "--better", "lower", "--study", "flat.toml"), "must be a table"),
+        ((*wins, "--study", "flat_accepted.toml"), "rules must be a table"),
         (
             (*wins, "columns.better=higher", "rules.better={loss='lower'}"),
             "Write it under [rules]",

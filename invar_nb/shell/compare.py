@@ -20,7 +20,7 @@ from ..foundations.refuse import UsageError, of_part, refuse, suggest
 from ..readers.reader import Reading
 from ..readers.recognise import read_arms
 from ..report.report import Report, report_of
-from .arm_kind import LOCAL, SCORED, arm_kind
+from .arm_kind import SCORED, arm_kind
 from invar_nb.shell.candidates import (
     given_sizes,
     name_candidates,
@@ -89,7 +89,7 @@ def say_divergence(comparison: Comparison) -> None:
     "Point at what two models side by side would show as well."
     job = comparison.job
     is_one_after_other = not (job.scoring.divergence or job.asked.until_decided)
-    if {*comparison.kinds.values()} <= {*LOCAL} and job.scoring.text and is_one_after_other:
+    if comparison.are_local and job.scoring.text and is_one_after_other:
         say(
             "--divergence also shows KL divergence and changed first choices; it loads both "
             "models",

@@ -326,13 +326,12 @@ UNREAD = {  # a situation -> what must be, what there was
 def find_unread(
     group: object,
     situations: Collection[str],  # those that hold
-    but: Collection[str] = (),  # names of settings that are read all the same
 ) -> Setting | None:
     "The first setting that was given and is read in none of the situations."
     for setting in settings_of(type(group)):
         is_read = not setting.situations or not {*setting.situations}.isdisjoint(situations)
         is_given = getattr(group, setting.name) != setting.default
-        if is_given and not is_read and setting.name not in but:
+        if is_given and not is_read:
             return setting
     return None
 
@@ -341,10 +340,9 @@ def refuse_unread(
     group: object,
     situations: Collection[str],  # those that hold
     reasons: Mapping[str, tuple[str, str]] = UNREAD,
-    but: Collection[str] = (),  # names of settings that are read all the same
 ) -> None:
     "Refuse the first setting that was given and that nothing reads; UsageError."
-    setting = find_unread(group, situations, but)
+    setting = find_unread(group, situations)
     if setting is None:
         return
     must, got = reasons[setting.situations[0]]

@@ -305,7 +305,8 @@ def load_study(path: Path | None, keys: Iterable[str] = ()) -> StudyFile:
     data = set_keys(read_toml(path) if path else {}, keys)
     check_levels(data, where)
     if "accepted" in data:  # [[accepted]], which reads better than [[rules.accepted]]
-        data["rules"] = {**data.get("rules", {}), "accepted": data.pop("accepted")}
+        rules = _table(data.get("rules", {}), "rules", where)
+        data["rules"] = rules | {"accepted": data.pop("accepted")}
     for name in data:
         if name not in SHAPES:
             refuse_allowed(where, name, data[name])

@@ -42,6 +42,7 @@ def _pooled(
     skewness: float = 0.0,
     spread: float | None = None,
 ) -> Pooled:
+    "A pooled change as a fit has it: every text is one unit, `nu` are its degrees of freedom."
     n = len(weights)
     return Pooled(
         weights=tuple(weights.tolist()),
