@@ -13,6 +13,8 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+from invar_nb import page_data
+
 os.environ.update(
     OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1"
 )  # before numpy is imported
@@ -83,14 +85,14 @@ def lm_eval(folder, n):
     "Sample files of lm-evaluation-harness: the twenty rows of the fixture again and again, so that its means stay right."
     from invar_nb.readers.lm_eval import read_lm_eval
 
-    says = json.loads(next((DATA / "lm_eval" / "base").glob("results_*")).read_text())
+    says = json.loads(next((page_data("lm_eval") / "base").glob("results_*")).read_text())
     out, time = {}, "2026-01-01T00-00-00"
     for task in ("invar_rolling", "invar_choices"):
         rows, hashed = (
             list(
                 map(
                     json.loads,
-                    next((DATA / "lm_eval" / "base").glob(f"samples_{task}_*"))
+                    next((page_data("lm_eval") / "base").glob(f"samples_{task}_*"))
                     .read_text()
                     .splitlines(),
                 )

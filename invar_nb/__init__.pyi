@@ -65,6 +65,7 @@ from .files.losses import (
 )
 from .foundations.interval import Fallback as Fallback
 from .foundations.interval import Interval as Interval
+from .foundations.page_data import page_data as page_data
 from .foundations.refuse import (
     ContractError as ContractError,
 )

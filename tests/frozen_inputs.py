@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 
 import invar_nb
+from invar_nb import page_data
 
 DATA = Path(__file__).parent / "data"
 EDITS = {
@@ -417,7 +418,7 @@ def write_inputs(folder):
     "Everything, in an empty folder; outputs of other tools are the stored ones."
     write_texts(folder)
     write_answers(folder)
-    shutil.copytree(DATA / "lm_eval", folder / "lm")
+    shutil.copytree(page_data("lm_eval"), folder / "lm")
     shutil.copytree(DATA / "llama_cpp", folder / "llama")
     shutil.copytree(
         DATA / "inspect", folder / "inspect", ignore=shutil.ignore_patterns("*.eval")

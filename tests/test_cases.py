@@ -11,6 +11,7 @@ import pytest
 from commands import shell
 from frozen_inputs import DATA
 
+from invar_nb import page_data
 from invar_nb.arms.arm import Scores
 from invar_nb.arms.pair import pair, pair_arrays
 from invar_nb.arms.window_losses import WindowLosses
@@ -438,13 +439,15 @@ def test_a_log_that_does_not_say_its_context_is_told_how_to_write_one(said, tmp_
 
 def test_samples_of_lm_eval_are_read_under_both_endings(said, tmp_path):
     "Older releases call them .json; the results beside them are still one file."
-    folder = shutil.copytree(DATA / "lm_eval" / "base", tmp_path / "older")
+    folder = shutil.copytree(page_data("lm_eval") / "base", tmp_path / "older")
     for file in folder.rglob("samples_*.jsonl"):
         file.rename(file.with_suffix(".json"))
     change = lambda text: re.sub(r"'?\S*(older|base)\S*", "", text)
     one, two = (
-        said("compare", arm, str(DATA / "lm_eval" / "tuned"), "--set", "task=invar_rolling")
-        for arm in (str(DATA / "lm_eval" / "base"), "older")
+        said(
+            "compare", arm, str(page_data("lm_eval") / "tuned"), "--set", "task=invar_rolling"
+        )
+        for arm in (str(page_data("lm_eval") / "base"), "older")
     )
     assert (
         one[0] == two[0] in (0, 1)

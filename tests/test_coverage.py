@@ -1,4 +1,4 @@
-"""Coverage of the default interval by simulation. `make slow` writes nbs/statistics/coverage.csv; the fast suite reads the table,
+"""Coverage of the default interval by simulation. `make slow` writes invar_nb/data/coverage.csv; the fast suite reads the table,
 holds it against the rule (40 and more effective units: coverage + 3 se >= 0.93), and computes three of its cells again.
 
 Data are drawn here for all trials of a cell at once; every trial then goes through the library."""
@@ -14,10 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 from scipy.signal import fftconvolve, lfilter
 
+from invar_nb import page_data
 from invar_nb.statistics.jackknife import jackknife_ratio
 from invar_nb.statistics.serial import jackknife_interval, serial_ratio
 
-TABLE = Path(__file__).parent.parent / "nbs" / "statistics" / "coverage.csv"
+TABLE = Path(__file__).parent.parent / "invar_nb" / "data" / "coverage.csv"
 OLD_TABLE = TABLE.with_name("coverage_bca.csv")
 TRIALS, LEVEL = 2000, 0.95
 FIELDS = (
@@ -290,8 +291,8 @@ def test_the_old_intervals_fall_short():
 # --- real losses -------------------------------------------------------------------------------------------------------------------------
 REAL_TABLE = TABLE.with_name("coverage_real.csv")
 DATA = Path(__file__).parent / "data"
-REAL_DOCUMENTS = DATA / "real_documents.parquet"
-DEMO_LOSSES = DATA / "docstring_losses.npz"
+REAL_DOCUMENTS = page_data("real_documents.parquet")
+DEMO_LOSSES = page_data("docstring_losses.npz")
 DEMO_EDITS = ("int8", "int4", "tuned")
 REAL_TEXTS = ("encyclopedia", "drama")
 REAL_TYPES = ("Q8_0", "Q4_K_M", "Q3_K_M", "Q2_K")

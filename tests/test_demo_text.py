@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from invar_nb import page_data
 from invar_nb.foundations.refuse import ContractError
 from invar_nb.models.demo_text import demo_documents, library_modules, text_runs
 
-LOSSES = Path(__file__).parent / "data" / "docstring_losses.npz"
+LOSSES = page_data("docstring_losses.npz")
 
 
 def library(folder, **docstrings):

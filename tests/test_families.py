@@ -1,5 +1,5 @@
 """False claims of families, by simulation: some row called equivalent where all lie at the margin, some row called changed where none did.
-`make slow` writes nbs/statistics/families.csv; the fast suite holds the table against its rule, computes three cells again, and repeats one from the
+`make slow` writes invar_nb/data/families.csv; the fast suite holds the table against its rule, computes three cells again, and repeats one from the
 formulas with code that shares nothing with the package."""
 
 import csv
@@ -16,6 +16,7 @@ from scipy import stats
 from scipy.signal import lfilter
 from statsmodels.stats.multitest import multipletests
 
+from invar_nb import page_data
 from invar_nb.comparison.difference import conclude
 from invar_nb.comparison.family import judge_by_holm, judge_together
 from invar_nb.comparison.rows import Key, Row
@@ -23,8 +24,8 @@ from invar_nb.metrics.metric import METRICS
 from invar_nb.statistics.jackknife import jackknife_ratio
 from invar_nb.statistics.serial import serial_ratio
 
-TABLE = Path(__file__).parent.parent / "nbs" / "statistics" / "families.csv"
-REAL = Path(__file__).parent / "data" / "docstring_losses.npz"
+TABLE = Path(__file__).parent.parent / "invar_nb" / "data" / "families.csv"
+REAL = page_data("docstring_losses.npz")
 OTHER = REAL.with_name(
     "text_losses.npz"
 )  # tests of a language, licences of packages: 110 documents each, five edits of the demo's model

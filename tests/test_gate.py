@@ -18,6 +18,8 @@ import pytest
 from commands import main
 from frozen_inputs import loss_rows, write_losses
 
+from invar_nb import page_data
+
 ROOT = Path(__file__).parents[1]
 MARK = "<!-- invar_nb -->"
 
@@ -1090,7 +1092,7 @@ def test_what_init_writes_works(docs, shell):
 def test_init_says_what_it_cannot_do_and_keeps_what_was_asked(docs, shell):
     for line in (
         "init --baseline docs/base.jsonl",
-        f"init --candidate {ROOT / 'tests/data/lm_eval/tuned'}",
+        f"init --candidate {page_data('lm_eval') / 'tuned'}",
         "init --margin '2 nats'",
     ):
         code, out, err = shell(line)
@@ -1191,7 +1193,7 @@ def test_the_assertion_takes_what_compare_takes(docs, shell):
     from invar_nb import UsageError
     from invar_nb.ci import BaselineFile, assert_not_worse
 
-    base, tuned = (ROOT / "tests/data/lm_eval" / name for name in ("base", "tuned"))
+    base, tuned = (page_data("lm_eval") / name for name in ("base", "tuned"))
     d = json.loads(shell(f"compare {base} {tuned} -q --json")[1])
     try:
         said = assert_not_worse(base, tuned).headline
@@ -1697,7 +1699,7 @@ def test_every_command_of_the_guide_runs_in_its_order(docs, tmp_path):
         (work / "models" / name).symlink_to(models / source)
     for name, source in (("base", "base"), ("q8", "tuned")):
         shutil.copytree(
-            ROOT / "tests/data/lm_eval" / source,
+            page_data("lm_eval") / source,
             work / "lm_eval" / name,
             ignore=shutil.ignore_patterns("*_words_*", "*_lengths_*", "*_rolling_*"),
         )

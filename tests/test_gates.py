@@ -1,6 +1,6 @@
 """Gates: what a rule of one's own and ours do where nothing changed and at a loss, as `plan --gate` prints it, against runs through the real path.
 
-`make slow` writes nbs/statistics/gates.csv: 1000 runs a cell, each through compare and the exit code; beside them what plans from 100 pilots of
+`make slow` writes invar_nb/data/gates.csv: 1000 runs a cell, each through compare and the exit code; beside them what plans from 100 pilots of
 the same size print, in the mean. A plan takes the spread as large as 80 of 100 pilots allow, so it should err on the side of more red builds."""
 
 import csv
@@ -24,7 +24,7 @@ from invar_nb.metrics.metric import METRICS
 from invar_nb.report.plan import gate_limit, gate_rates, plan_comparison
 from invar_nb.statistics.planning import Goal, Pilot, chance_beyond, chance_of_red
 
-TABLE = Path(__file__).parent.parent / "nbs" / "statistics" / "gates.csv"
+TABLE = Path(__file__).parent.parent / "invar_nb" / "data" / "gates.csv"
 TRIALS = 1000
 RULES = {"compare": None, "compare --require not-worse": "not-worse"}
 

@@ -12,6 +12,7 @@ from test_lm_eval import noted
 from test_sources import row, write
 
 import invar_nb
+from invar_nb import page_data
 from invar_nb.readers.reader import Reading
 from invar_nb.readers.recognise import READERS, find_source
 
@@ -75,7 +76,7 @@ def evidence(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for k, name in enumerate(("base", "tuned")):
         for folder, tasks in (("results", ("rolling", "choices")), ("generation", ("words",))):
-            for file in (DATA / "lm_eval" / name).iterdir():
+            for file in (page_data("lm_eval") / name).iterdir():
                 if file.name.startswith("results") or any(task in file.name for task in tasks):
                     (Path(folder) / name).mkdir(parents=True, exist_ok=True)
                     shutil.copy(file, Path(folder) / name)

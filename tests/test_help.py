@@ -15,6 +15,7 @@ from commands import shell
 from frozen_inputs import DATA
 
 import invar_nb
+from invar_nb import page_data
 from invar_nb.shell.cli import app
 
 MODELS = os.path.join(os.path.dirname(invar_nb.__file__), "demo_models")
@@ -68,7 +69,7 @@ def folder(tmp_path_factory):
         )
     )
     shutil.copytree(
-        DATA / "lm_eval",
+        page_data("lm_eval"),
         folder / "lm_eval_out",
         ignore=shutil.ignore_patterns("*_words_*", "*_lengths_*"),
     )

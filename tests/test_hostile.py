@@ -22,6 +22,7 @@ from frozen_inputs import DATA
 from studies import STUDIES
 
 import invar_nb
+from invar_nb import page_data
 from invar_nb.files import tables
 from invar_nb.foundations import store
 from invar_nb.foundations.journal import Journal
@@ -883,7 +884,7 @@ def test_numbers_that_fit_no_float_and_texts_that_are_none(tmp_path):
         lambda text: re.sub(r'"acc,none": [\d.e-]+', f'"acc,none": {HUGE}', text),
         None,
     ):
-        folder = shutil.copytree(DATA / "lm_eval" / "base", tmp_path / str(edit is None))
+        folder = shutil.copytree(page_data("lm_eval") / "base", tmp_path / str(edit is None))
         for file in folder.rglob("*.json*"):
             if edit and file.name.startswith("results"):
                 file.write_text(edit(file.read_text()))

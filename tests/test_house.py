@@ -1432,7 +1432,7 @@ def test_site_builds_without_a_warning(tmp_path):
             and posixpath.normpath(posixpath.join(posixpath.dirname(name), over[1])) in html
         )
         assert (
-            "colab.research.google.com/github/invar-nb/invar_nb/blob/main/nbs/"
+            f"colab.research.google.com/github/invar-nb/invar_nb/blob/gh-pages/{name}.ipynb"
             in html[f"{name}.html"]
         )
     assert not re.findall(

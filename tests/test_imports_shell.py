@@ -8,11 +8,12 @@ import pytest
 from commands import main
 from studies import with_divergence
 
+from invar_nb import page_data
 from invar_nb.comparison.study import study
 from invar_nb.report.verify import verify
 
 DATA = Path(__file__).parent / "data"
-LM = [str(DATA / "lm_eval" / name) for name in ("base", "tuned")]
+LM = [str(page_data("lm_eval") / name) for name in ("base", "tuned")]
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""lm-evaluation-harness: files of the real tool (tests/data/lm_eval, made by make_lm_eval.py) and runs written here by the tool's description."""
+"""lm-evaluation-harness: files of the real tool (invar_nb/data/lm_eval, made by make_lm_eval.py) and runs written here by the tool's description."""
 
 import hashlib
 import json
@@ -14,13 +14,14 @@ import pytest
 from commands import main
 from real_tools import python_with
 
+from invar_nb import page_data
 from invar_nb.arms.pair import pair
 from invar_nb.comparison.study import compare
 from invar_nb.foundations.refuse import ContractError, UsageError
 from invar_nb.readers.lm_eval import is_lm_eval, read_lm_eval
 from invar_nb.readers.recognise import find_source
 
-DATA, TIME = Path(__file__).parent / "data" / "lm_eval", "2026-11-22T22-05-50.271119"
+DATA, TIME = page_data("lm_eval"), "2026-11-22T22-05-50.271119"
 MODELS = Path(__file__).parent.parent / "invar_nb" / "demo_models"
 sha = lambda text: hashlib.sha256(text.encode()).hexdigest()
 

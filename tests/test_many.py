@@ -133,7 +133,7 @@ def test_false_alarms_in_tables_of_8_and_20():
             broken.append(lines[-1])
         if found[3] > 0.9 and found[0] < 0.03 - slack(0.03, trials):
             broken.append(lines[-1])
-    Path(__file__).parents[1].joinpath("nbs/statistics/many.csv").write_text(
+    Path(__file__).parents[1].joinpath("invar_nb/data/many.csv").write_text(
         "\n".join(lines) + "\n"
     )
     assert not broken

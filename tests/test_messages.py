@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 from commands import main
 
+from invar_nb import page_data
+
 DATA = Path(__file__).parent / "data"
-BASE, TUNED = (DATA / "lm_eval" / name for name in ("base", "tuned"))
+BASE, TUNED = (page_data("lm_eval") / name for name in ("base", "tuned"))
 
 
 @pytest.fixture

@@ -200,7 +200,7 @@ CELLS = [
 ] + [(kind, law, 0.3) for kind in ("blocks", "consecutive") for law in LAWS]
 
 
-TABLE = Path(__file__).parent.parent / "nbs" / "statistics" / "planning.csv"
+TABLE = Path(__file__).parent.parent / "invar_nb" / "data" / "planning.csv"
 
 
 def row_of(kind, law, rho, width, trials=2000):

@@ -10,6 +10,7 @@ import pytest
 from commands import main
 
 import invar_nb
+from invar_nb import page_data
 
 ROOT, DATA = Path(__file__).parents[1], Path(__file__).parent / "data"
 README = (ROOT / "README.md").read_text()
@@ -41,7 +42,7 @@ def test_a_command_runs_as_it_stands(command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     if "lm_eval" in command:
         for name, there in (("base", "base"), ("tuned", "int4")):
-            for file in (DATA / "lm_eval" / name).iterdir():
+            for file in (page_data("lm_eval") / name).iterdir():
                 if file.name.startswith("results") or "choices" in file.name:
                     Path("lm_eval", there).mkdir(parents=True, exist_ok=True)
                     shutil.copy(file, Path("lm_eval", there))

@@ -9,8 +9,10 @@ import pyarrow.compute
 import pyarrow.parquet as pq
 import pytest
 
-DATA = Path(__file__).parent / "data"
-FACTS = json.loads((DATA / "real_study.json").read_text("utf-8"))
+from invar_nb import page_data
+
+DATA = page_data("real_study.json").parent
+FACTS = json.loads(page_data("real_study.json").read_text("utf-8"))
 TYPES = list(FACTS["models"])
 TEXTS = list(FACTS["perplexity_and_sigma"])
 LARGEST = 3_000_000  # bytes of all files together
@@ -20,7 +22,7 @@ LARGEST = 3_000_000  # bytes of all files together
 @pytest.mark.parametrize("name", TYPES)
 def test_losses_give_the_perplexity_that_the_engine_printed(name, text):
     rows = pq.read_table(
-        DATA / "real_study.parquet", filters=[("text", "=", text), ("type", "=", name)]
+        page_data("real_study.parquet"), filters=[("text", "=", text), ("type", "=", name)]
     )
     tokens = rows["tokens"].to_numpy()
     mean = (rows["log_loss"].to_numpy() * tokens).sum() / tokens.sum()
@@ -37,7 +39,7 @@ def test_losses_give_the_perplexity_that_the_engine_printed(name, text):
     ],
 )
 def test_every_type_has_the_same_items(file, item):
-    table = pq.read_table(DATA / f"{file}.parquet")
+    table = pq.read_table(page_data(f"{file}.parquet"))
     items = {
         name: table.filter(pa.compute.equal(table["type"], name)).select(item).to_pylist()
         for name in table["type"].unique().to_pylist()
@@ -64,7 +66,7 @@ def test_files_are_small_and_hold_no_text():
 
 
 def test_distances_are_none_from_oneself_and_positive_from_others():
-    table = pq.read_table(DATA / "real_study.parquet")
+    table = pq.read_table(page_data("real_study.parquet"))
     distance = table["kl_divergence"].to_numpy()
     is_baseline = np.array(table["type"].to_pylist()) == "F16"
     assert not distance[is_baseline].any()

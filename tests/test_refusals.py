@@ -34,6 +34,7 @@ import pytest
 from commands import main
 from pyarrow import parquet
 
+from invar_nb import page_data
 from invar_nb.arms.pair import pair
 from invar_nb.arms.predictions import Predictions
 from invar_nb.arms.window_losses import WindowLosses
@@ -108,7 +109,7 @@ def write_rows(path, rows):
 
 
 def lm_eval(folder, kind, name, edit):
-    source = DATA / "lm_eval" / model(name)
+    source = page_data("lm_eval") / model(name)
     samples, results = (
         next(source.glob(f"samples_{TASKS[kind]}_*")),
         next(source.glob("results_*")),

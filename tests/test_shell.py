@@ -19,7 +19,7 @@ from scipy import stats
 from studies import losses
 
 import invar_nb
-from invar_nb import Rules, compare_models
+from invar_nb import Rules, compare_models, page_data
 from invar_nb.files.losses import read_losses, write_losses
 from invar_nb.foundations.refuse import ContractError, UsageError
 from invar_nb.shell import cli
@@ -698,7 +698,7 @@ def table(name, rows):
 
 def test_evaluate_takes_several_files_tasks_and_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    lm = Path(__file__).parent / "data" / "lm_eval"
+    lm = page_data("lm_eval")
     table(
         "runs.csv",
         [

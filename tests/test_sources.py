@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from invar_nb import page_data
 from invar_nb.arms.pair import pair
 from invar_nb.arms.window_losses import WindowLosses
 from invar_nb.comparison.study import compare
@@ -95,7 +96,7 @@ def test_tables_are_told_apart_by_their_columns(tmp_path, ending):
 
 
 def test_folders_of_other_tools(tmp_path):
-    base, tuned = DATA / "lm_eval" / "base", DATA / "lm_eval" / "tuned"
+    base, tuned = page_data("lm_eval") / "base", page_data("lm_eval") / "tuned"
     assert (
         find_source(base).name == "lm-eval"
         and find_source(DATA / "inspect" / "base").name == "inspect"

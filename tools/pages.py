@@ -77,7 +77,9 @@ def rooms():
 
 
 def page_id(path):
-    return path.relative_to(nbs).with_suffix("").as_posix()
+    "A page's place below nbs/ without suffix; of a copy elsewhere its name."
+    within = path.relative_to(nbs) if path.is_relative_to(nbs) else Path(path.name)
+    return within.with_suffix("").as_posix()
 
 
 def read(path):

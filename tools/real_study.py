@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import real
 
-DATA = real.ROOT / "tests" / "data"
+DATA = real.ROOT / "invar_nb" / "data"
 PARTS = ("texts", "pairs", "documents", "noise", "gemma")
 TYPES = ("F16", *real.QUANTS)
 N_CHUNKS = 24

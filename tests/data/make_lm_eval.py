@@ -1,4 +1,4 @@
-"""Runs lm-evaluation-harness on the shipped models, offline, and keeps what it wrote; the files in tests/data/lm_eval were made so.
+"""Runs lm-evaluation-harness on the shipped models, offline, and keeps what it wrote; the files in invar_nb/data/lm_eval were made so.
 
     python make_lm_eval.py MODELS OUT [--raw]      MODELS holds base/ and tuned/; run by a Python that has lm_eval and torch
 

@@ -1,0 +1,56 @@
+"""A page that has left its repository: downloaded from the site, or opened in Colab.
+
+Its first cell installs what the page uses, and its links lead to the site, since nothing lies beside it."""
+
+import copy
+import posixpath
+import re
+
+INSTALL = """\
+# Only in downloaded copies of this page: installs what it uses, where that is missing.
+import importlib.util
+
+if importlib.util.find_spec("invar_nb") is None:
+    %pip install -q "invar_nb[{extras}] @ git+{repository}@{branch}"
+"""
+# What scores models; a page that does none of it needs no PyTorch.
+SCORES_MODELS = re.compile(
+    r"\b(torch|transformers|demo_model|load_model|quantised_copy|score_texts|invar-nb (score|answer|demo))\b|--text\b"
+)
+RELATIVE_LINK = re.compile(r"\]\((?!https?:|#|/)([\w./-]+)(#[^)]*)?\)")
+
+
+def standalone(notebook, page, *, address, site, repository, branch):
+    """A copy of a notebook that runs in an empty folder.
+
+    `page` is its path below nbs/; `address(page)` is its place on the site, without suffix."""
+    alone = copy.deepcopy(notebook)
+    code = "\n".join(
+        "".join(cell["source"]) for cell in alone["cells"] if cell["cell_type"] == "code"
+    )
+    extras = "pages,hf,gguf" if SCORES_MODELS.search(code) else "pages"
+    folder = posixpath.dirname(page)
+
+    def absolute(match):
+        target = posixpath.normpath(posixpath.join(folder, match[1]))
+        if target.endswith(".ipynb"):
+            return f"]({site}{address(target)}.html{match[2] or ''})"
+        in_repository = posixpath.normpath(posixpath.join("nbs", target))
+        return f"]({repository}/blob/{branch}/{in_repository}{match[2] or ''})"
+
+    for cell in alone["cells"]:
+        if cell["cell_type"] == "markdown":
+            cell["source"] = RELATIVE_LINK.sub(absolute, "".join(cell["source"]))
+    install = INSTALL.format(extras=extras, repository=repository, branch=branch)
+    alone["cells"].insert(
+        0,
+        {
+            "cell_type": "code",
+            "id": "install",
+            "metadata": {},
+            "execution_count": None,
+            "outputs": [],
+            "source": install,
+        },
+    )
+    return alone
