@@ -12,7 +12,6 @@ import sys
 import pytest
 import typer
 from commands import shell
-from frozen_inputs import DATA
 
 import invar_nb
 from invar_nb import page_data

@@ -1,7 +1,6 @@
 "The stored losses of real models: whole, small, and what the engine printed."
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa

@@ -1,4 +1,4 @@
-"Pages that have left their repository: copies that run in an empty folder, on the package as a wheel installs it."
+"Pages that left their repository: copies run in an empty folder, on the package of a wheel."
 
 import json
 import os
@@ -12,10 +12,10 @@ import nbformat
 import pages
 import pytest
 from build_site import address
-from standalone import standalone
+from standalone import Home, standalone
 
 ROOT = Path(__file__).parents[1]
-SITE = "https://example.org/docs/"
+HOME = Home("https://example.org/docs/", "https://example.org/code", "main")
 COPIES = (
     "coverage",
     "errors-in-the-literature",
@@ -29,14 +29,7 @@ COPIES = (
 def alone(page):
     "The copy of a page, as the site offers it."
     notebook = json.loads((ROOT / "nbs" / page).read_text(encoding="utf-8"))
-    return standalone(
-        notebook,
-        page,
-        address=address,
-        site=SITE,
-        repository="https://example.org/code",
-        branch="main",
-    )
+    return standalone(notebook, page, address, HOME)
 
 
 @pytest.fixture(scope="session")
@@ -56,7 +49,11 @@ def installed(tmp_path_factory):
             shutil.copy(ROOT / name, work / "source" / name)
     build = f"from setuptools.build_meta import build_wheel; build_wheel({str(work)!r})"
     ran = subprocess.run(
-        [sys.executable, "-c", build], cwd=work / "source", capture_output=True, text=True
+        [sys.executable, "-c", build],
+        cwd=work / "source",
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert ran.returncode == 0, ran.stderr[-2000:]
     with zipfile.ZipFile(next(work.glob("*.whl"))) as wheel:
@@ -82,7 +79,7 @@ def test_a_copy_runs_in_an_empty_folder(page, installed, tmp_path, monkeypatch):
 
 def test_a_copy_leads_to_the_site():
     text = json.dumps(alone("guides/lm_eval_results.ipynb"))
-    assert f"]({SITE}" in text
+    assert f"]({HOME.site}" in text
     assert "](../" not in text
     assert ".ipynb)" not in text
 

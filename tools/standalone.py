@@ -1,13 +1,14 @@
 """A page that has left its repository: downloaded from the site, or opened in Colab.
 
-Its first cell installs what the page uses, and its links lead to the site, since nothing lies beside it."""
+The first cell installs what it uses; links lead to the site, since nothing lies beside it."""
 
 import copy
 import posixpath
 import re
+from typing import NamedTuple
 
 INSTALL = """\
-# Only in downloaded copies of this page: installs what it uses, where that is missing.
+# Only in copies of this page: installs what it uses, where that is missing.
 import importlib.util
 
 if importlib.util.find_spec("invar_nb") is None:
@@ -15,12 +16,21 @@ if importlib.util.find_spec("invar_nb") is None:
 """
 # What scores models; a page that does none of it needs no PyTorch.
 SCORES_MODELS = re.compile(
-    r"\b(torch|transformers|demo_model|load_model|quantised_copy|score_texts|invar-nb (score|answer|demo))\b|--text\b"
+    r"\b(torch|transformers|demo_model|load_model|quantised_copy|score_texts)\b"
+    r"|invar-nb (score|answer|demo)\b|--text\b"
 )
 RELATIVE_LINK = re.compile(r"\]\((?!https?:|#|/)([\w./-]+)(#[^)]*)?\)")
 
 
-def standalone(notebook, page, *, address, site, repository, branch):
+class Home(NamedTuple):
+    "Where a copy's links lead."
+
+    site: str  # with a slash at its end
+    repository: str
+    branch: str
+
+
+def standalone(notebook, page, address, home):
     """A copy of a notebook that runs in an empty folder.
 
     `page` is its path below nbs/; `address(page)` is its place on the site, without suffix."""
@@ -34,14 +44,14 @@ def standalone(notebook, page, *, address, site, repository, branch):
     def absolute(match):
         target = posixpath.normpath(posixpath.join(folder, match[1]))
         if target.endswith(".ipynb"):
-            return f"]({site}{address(target)}.html{match[2] or ''})"
+            return f"]({home.site}{address(target)}.html{match[2] or ''})"
         in_repository = posixpath.normpath(posixpath.join("nbs", target))
-        return f"]({repository}/blob/{branch}/{in_repository}{match[2] or ''})"
+        return f"]({home.repository}/blob/{home.branch}/{in_repository}{match[2] or ''})"
 
     for cell in alone["cells"]:
         if cell["cell_type"] == "markdown":
             cell["source"] = RELATIVE_LINK.sub(absolute, "".join(cell["source"]))
-    install = INSTALL.format(extras=extras, repository=repository, branch=branch)
+    install = INSTALL.format(extras=extras, repository=home.repository, branch=home.branch)
     alone["cells"].insert(
         0,
         {

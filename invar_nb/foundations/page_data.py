@@ -15,7 +15,7 @@ from .refuse import as_choice
 def page_data(
     name: str,  # "coverage.csv", "real_study.parquet", "lm_eval", ...
 ) -> Path:  # the file, or the folder
-    "A table of simulations, or results of real models, that a page of the documentation reads."
+    "A table of simulations, or results of real models, that a page reads."
     folder = Path(str(files("invar_nb"))) / "data"
     names = sorted(path.name for path in folder.iterdir())
     return folder / as_choice(name, names, where="page_data", name="name")
