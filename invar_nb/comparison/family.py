@@ -138,11 +138,11 @@ def pass_on(
     largest = np.array([p.max() for p in within])
     order = np.argsort(largest, kind="stable")
     spent = np.maximum.accumulate(np.r_[0.0, (m - np.arange(m)) * largest[order]])  # A_e
-    adjusted = [np.empty(0)] * m
+    adjusted: dict[int, np.ndarray] = {}
     for rank, part in enumerate(order):
         steps = [np.maximum(spent[e], (m - e) * within[part]) for e in range(rank + 1)]
         adjusted[part] = np.minimum(np.min(steps, axis=0), 1.0)
-    return adjusted
+    return [adjusted[part] for part in range(m)]
 
 # %% ../../nbs/comparison/07_family.ipynb #c021
 def family_of(rows: Sequence[Row], signs: Sequence[int] | None = None) -> Family:
@@ -151,7 +151,8 @@ def family_of(rows: Sequence[Row], signs: Sequence[int] | None = None) -> Family
     `signs` turn some of them, where a row has the candidate of interest for its baseline, so
     that all count in one direction. None: all as they are.
     """
-    signs = signs or [1] * len(rows)
+    if signs is None:
+        signs = [1 for _ in rows]
     moves = [sign * row.value.influence()[0] for sign, row in zip(signs, rows, strict=True)]
     if len({len(move) for move in moves}) > 1:  # copies are not found in all: a bound holds
         return family_by_bound(len(rows))

@@ -131,14 +131,15 @@ def sizes_of(
     study: object,  # a Study
 ) -> tuple[str | None, dict[str, float | None]]:  # model -> size
     "The unit in which sizes of models are known, and the size of each."
+    models = dict.fromkeys(model for model, _ in study.arms if model != CONTROL)
     for name, unit in SIZES.items():
-        sizes: dict[str, float | None] = {}
+        size_of: dict[str, float] = {}
         for (model, _), arm in study.arms.items():
-            if model != CONTROL:  # any part of a model may say it
-                size = arm.provenance.get(name)
-                sizes[model] = sizes.get(model) or (float(size) if size else None)
-        if any(sizes.values()):
-            return unit, sizes
+            size = arm.provenance.get(name)
+            if size and model in models:
+                size_of.setdefault(model, float(size))  # the first part that says it
+        if size_of:
+            return unit, {model: size_of.get(model) for model in models}
     return None, {}
 
 

@@ -25,7 +25,7 @@ from .claim import as_margin
 from .difference import Settings
 from .rows import POOLING
 from .units import check_units, counted, step_of
-from ..foundations.refuse import UsageError, as_choice, refuse
+from ..foundations.refuse import UsageError, as_choice, refuse, shown
 from ..foundations.store import now
 from ..metrics.metric import METRICS, as_metric, is_margin, refuse_kind
 from ..statistics.multiplicity import PROCEDURES
@@ -142,12 +142,30 @@ def _as_share(text: str, metric_name: str) -> float:
 
 
 def _refuse(must: str, got: object, cure: str) -> NoReturn:
-    refuse("study", must, repr(got), cure, error=UsageError)
+    refuse("study", must, shown(got), cure, error=UsageError)
 
 
 def as_accepted(loss: Accepted | Mapping) -> Accepted:
-    "An accepted loss, from its fields."
-    return loss if isinstance(loss, Accepted) else Accepted(**loss)
+    "An accepted loss, from its fields; UsageError."
+    if isinstance(loss, Accepted):
+        return loss
+    example = "{'up_to': '3%', 'reason': 'T-12', 'expires': '2027-03-01'}"
+    if not isinstance(loss, Mapping):
+        _refuse("an accepted loss must be its fields", loss, f"Write {example}")
+    names = [rule.name for rule in fields(Accepted)]
+    for name in loss:
+        as_choice(name, names, where="study", name="a field of accepted", error=UsageError)
+    if not {"up_to", "reason", "expires"} <= loss.keys():
+        must = "an accepted loss must have up_to, reason and expires"
+        _refuse(must, dict(loss), f"Write {example}")
+    return Accepted(**loss)
+
+
+def _as_accepted_losses(losses: object) -> tuple[Accepted, ...]:
+    "The accepted losses of a list."
+    if not isinstance(losses, (list, tuple)):
+        _refuse("accepted must be a list", losses, "Write accepted=[Accepted(...)]")
+    return tuple(map(as_accepted, losses))
 
 # %% ../../nbs/comparison/06_rules.ipynb #rdby02
 # Studies that read few rules; a comparison of paired arms reads all that fit its evidence.
@@ -228,7 +246,7 @@ class Rules(Settings):
             if not isinstance(getattr(self, name), bool):
                 _refuse(f"{name} must be true or false", getattr(self, name), "Choose one")
         _check_choices(self)
-        object.__setattr__(self, "accepted", tuple(map(as_accepted, self.accepted)))
+        object.__setattr__(self, "accepted", _as_accepted_losses(self.accepted))
         _check_gate(self.gate)
         _check_margin(self.margin)
         object.__setattr__(self, "margin", _plain_margin(self.margin))
@@ -403,12 +421,25 @@ def check_kinds(rules: Rules, kinds: Collection[str]) -> None:
             )
     if "losses" in kinds:
         _check_replicates(rules)
+    elif rules.pooling == "tokens":
+        _refuse_tokens(kind_names)
     for kind in kinds:
         check_units(rules.units_of(kind), kind)
     for name in rules.metrics:
         metric = as_metric(name, "study")
         if metric.kind not in kinds:
             refuse_kind(metric, kind_names, "study")
+
+
+def _refuse_tokens(kind_names: str) -> NoReturn:
+    "Refuse pooling by tokens where no part has any."
+    refuse(
+        "study",
+        "pooling by tokens needs losses",
+        kind_names,
+        "Say pooling='equal', or give each part a weight",
+        error=UsageError,
+    )
 
 
 def _check_replicates(rules: Rules) -> None:

@@ -44,6 +44,7 @@ from invar_nb.foundations.refuse import (
     as_choice,
     of_part,
     refuse,
+    shown,
     suggest,
     usual_rounding,
 )
@@ -398,12 +399,25 @@ def as_arms(
     arms: Mapping[tuple[str, str] | str, object],  # name or (name, part) -> what is an arm
 ) -> dict[tuple[str, str], Arm]:
     "Arms by name and part; raises UsageError for what is no arm."
-    named = {
-        (key, "") if isinstance(key, str) else tuple(key): arm for key, arm in arms.items()
-    }
+    named = {_as_key(key): arm for key, arm in arms.items()}
     is_comparison = bool({name for name, _ in named} - {BASELINE})
     where = "study" if is_comparison else "evaluate"
     return {key: as_arm(arm, where) for key, arm in named.items()}
+
+
+def _as_key(key: object) -> tuple[str, str]:
+    "Name and part of an arm; a name alone is of the one part that there is."
+    if isinstance(key, str):
+        return key, ""
+    if not isinstance(key, (tuple, list)) or len(key) != 2:
+        refuse(
+            "study",
+            "an arm must go by its name, or by (name, part)",
+            shown(key),
+            'Write study({"baseline": arm, "q8": arm})',
+            error=UsageError,
+        )
+    return tuple(key)
 
 
 def in_reading_order(arms: Arms, deciding: Collection[str]) -> dict[tuple[str, str], Arm]:
@@ -446,27 +460,41 @@ def _study_of_pairs(
         check_pooled(pairs)
     check_kinds(rules, {pair.kind for pair in pairs.values()})
     check_by(rules.by or (), pairs.values())
-    looked: dict[tuple[str, str], Looked] = {}
     if any("looks" in arm.provenance for arm in arms.values()):
-        looked = look_at_all(pairs, rules)
-        measured = {key: measured_by_looks(pairs[key], seen) for key, seen in looked.items()}
-    else:
-        check_profile(pairs, rules)
-        measured = {
-            key: measure_pair(pair, rules, metrics=metrics, known=known)
-            for key, pair in pairs.items()
-        }
-    arms = dict(arms)
-    for (name, part), m in measured.items():  # as they were paired: with united labels
-        arms[name, part] = m.pair.candidate
-        arms[BASELINE, part] = m.pair.baseline
+        return _study_of_looks(arms, pairs, rules)
+    check_profile(pairs, rules)
+    measured = {
+        key: measure_pair(pair, rules, metrics=metrics, known=known)
+        for key, pair in pairs.items()
+    }
     return Study(
-        arms=arms,
+        arms=_arms_as_paired(arms, pairs),
         rules=rules,
         measured=measured,
-        looks={key: of_pair.looks for key, of_pair in looked.items()},
-        rows=tuple(judge_study(measured, rules, bool(looked))),
+        rows=tuple(judge_study(measured, rules)),
     )
+
+
+def _study_of_looks(arms: Arms, pairs: Pairs, rules: Rules) -> Study:
+    "Pairs that were scored until decided, as their last look saw them."
+    looked = look_at_all(pairs, rules)
+    measured = {key: measured_by_looks(pairs[key], seen) for key, seen in looked.items()}
+    return Study(
+        arms=_arms_as_paired(arms, pairs),
+        rules=rules,
+        measured=measured,
+        looks={key: seen.looks for key, seen in looked.items()},
+        rows=tuple(judge_study(measured, rules, looked=True)),
+    )
+
+
+def _arms_as_paired(arms: Arms, pairs: Pairs) -> dict[tuple[str, str], Arm]:
+    "The arms with what pairing them changed: labels of all of them, windows in one order."
+    paired = dict(arms)
+    for (name, part), both in pairs.items():
+        paired[name, part] = both.candidate
+        paired[BASELINE, part] = both.baseline
+    return paired
 
 # %% ../../nbs/comparison/17_study.ipynb #c025
 @usual_rounding

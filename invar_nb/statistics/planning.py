@@ -253,6 +253,7 @@ def skewed_assurance(
     y = x - x.mean(axis=1, keepdims=True)
     m2 = (y**2).mean(axis=1)
     m4 = (y**4).mean(axis=1)
+    # of each pilot what `as_pilot` would see, @eq-planning-kurtosis
     excess = (n - 1) / ((n - 2) * (n - 3)) * ((n + 1) * (m4 / m2**2 - 3) + 6)
     tails = 2 / (2 + np.maximum(excess, 0))
     spreads = np.sqrt(m2 * n / (n - 1) / shape)  # over the true one, which is sqrt(shape)

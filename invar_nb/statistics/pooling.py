@@ -77,7 +77,7 @@ def pool_fixed(
         )
     share = weights / weights.sum()
     c = np.zeros(len(estimates)) if skewness is None else skewness
-    parts = (share * standard_errors) ** 2
+    parts = (share * standard_errors) ** 2  # of the variance
     total = float(parts.sum())
     counts = parts > 0
     # Satterthwaite's degrees of freedom; of texts without any spread the fewest

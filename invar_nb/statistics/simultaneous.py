@@ -19,7 +19,11 @@ _STEEPEST = (
 
 
 def _scales(nu: float) -> tuple[np.ndarray, np.ndarray]:
-    "Nodes and weights of s = sqrt(chi^2 / nu), even in log s."
+    """Nodes and weights of s = sqrt(chi^2 / nu), even in u = log s.
+
+    The density of u is s^nu exp(-nu s^2 / 2) up to a factor, and its spread about
+    1 / sqrt(2 nu); the nodes reach nine of these to each side, farther down for a small nu.
+    """
     spread = 1 / math.sqrt(2 * nu)
     u = np.linspace(-9 * spread - 12 / nu, min(9 * spread, 1.9), 32)
     weights = np.exp(nu * (u - np.expm1(2 * u) / 2))
