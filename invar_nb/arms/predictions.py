@@ -285,9 +285,11 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
-def _are_tallies(drawn: object, right: object) -> bool:
+def _are_tallies(samples: object, correct: object) -> bool:
     "Whether so many samples can be right of so many that were drawn."
-    return _is_whole(drawn) and _is_whole(right) and drawn >= 1 and 0 <= right <= drawn
+    if not _is_whole(samples) or not _is_whole(correct):
+        return False
+    return samples >= 1 and 0 <= correct <= samples
 
 
 def _as_integers(column: list) -> tuple[int | None, ...]:
@@ -297,22 +299,22 @@ def _as_integers(column: list) -> tuple[int | None, ...]:
 
 def _tallies(
     rows: _Rows,
-    drawn: object,  # samples of each example
-    right: object,  # those of them that are right
+    samples: object,  # of each example
+    correct: object,  # those of them that are right
 ) -> tuple[tuple | None, tuple | None]:
     "Samples drawn and samples right; an example without samples has None in both."
-    if drawn is None and right is None:
+    if samples is None and correct is None:
         return None, None
-    if drawn is None or right is None:
+    if samples is None or correct is None:
         refuse(
             rows.where,
             "samples and correct_samples belong together",
             "one of them",
             "Add the other column, or leave this one out",
         )
-    drawn = rows.one_each(drawn, "samples")
-    right = rows.one_each(right, "correct_samples")
-    for row, counts in enumerate(zip(drawn, right, strict=True)):
+    samples = rows.one_each(samples, "samples")
+    correct = rows.one_each(correct, "correct_samples")
+    for row, counts in enumerate(zip(samples, correct, strict=True)):
         if counts == (None, None) or _are_tallies(*counts):
             continue
         rows.refuse(
@@ -322,21 +324,21 @@ def _tallies(
             f"samples {shown(counts[0])}, correct_samples {shown(counts[1])}",
             "They count the samples drawn for one example; were the two swapped?",
         )
-    if all(count is None for count in drawn):
+    if all(count is None for count in samples):
         return None, None
-    return _as_integers(drawn), _as_integers(right)
+    return _as_integers(samples), _as_integers(correct)
 
 
 def _slice_texts(rows: _Rows, values: object, title: str) -> tuple[str | None, ...]:
     "The value of each row as text; None where it is missing."
     texts = []
-    for value, place in zip(rows.one_each(values, title), rows.places, strict=True):
+    for row, value in enumerate(rows.one_each(values, title)):
         if is_missing(value):
             texts.append(None)
         elif value == "":
             texts.append(value)
         else:
-            texts.append(as_name(value, title, rows.where, place))
+            texts.append(as_name(value, title, rows.where, rows.places[row]))
     return tuple(texts)
 
 
@@ -467,12 +469,12 @@ def _check_rows(arm: "Predictions") -> dict:
             f"{ids[first]!r} at {rows.places[first]} and",
             "Keep one of the rows",
         )
-    drawn, right = _tallies(rows, arm.samples, arm.correct_samples)
+    samples, correct_samples = _tallies(rows, arm.samples, arm.correct_samples)
     return dict(
         ids=ids,
         places=rows.places,
-        samples=drawn,
-        correct_samples=right,
+        samples=samples,
+        correct_samples=correct_samples,
         slices=_sliced(rows, arm.slices),
         **_check_answers(arm, rows),
     )

@@ -69,7 +69,7 @@ def judge_contrasts(rows: Sequence[Row]) -> list[Row]:
     "Contrasts of a part with their adjusted p-values (Sidak), of all pairs of candidates."
     tested = [row for row in rows if row.value.p_value is not None and row.value.enough]
     p = np.array([row.value.p_value for row in tested])
-    n_pairs = math.comb(len(candidates_of(rows)), 2)
+    n_pairs = math.comb(len(candidates_of(rows)), 2)  # had every two been compared
     if len(rows) < n_pairs:
         # Of many candidates only the best one is held against the others. Which one that is
         # the data chose, so each row counts as one of all pairs.

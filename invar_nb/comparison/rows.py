@@ -70,8 +70,10 @@ class Level(Shown):
         return f"{self.title} {self.estimate:.4g}{ends}, n = {self.n:,}"
 
     def _forest(self):
-        bars = [(self.title, self.estimate, *(self.interval or ()), None)]
-        return Forest(bars=bars, zero="", axis=self.title) if self.interval else None
+        if self.interval is None:
+            return None
+        bar = (self.title, self.estimate, *self.interval, None)
+        return Forest(bars=[bar], zero="", axis=self.title)
 
     def to_dict(self) -> dict:
         "Plain values, ready for JSON."
@@ -188,10 +190,10 @@ class Row(OfValue):
         if not self.claim and self.role != "rest":
             return ""
         word = WITHIN.get(self.word, self.word)
-        has_margin = word in ("equivalent", *WITHIN.values()) and not is_identical(self.value)
-        return (
-            f"{word} within {margin_beside(self.margin, self.value)}" if has_margin else word
-        )
+        is_bounded = word in ("equivalent", *WITHIN.values())
+        if not is_bounded or is_identical(self.value):
+            return word
+        return f"{word} within {margin_beside(self.margin, self.value)}"
 
     def _forest(self) -> Forest | None:
         if self.role == "level":

@@ -423,11 +423,11 @@ def _as_key(key: object) -> tuple[str, str]:
 def in_reading_order(arms: Arms, deciding: Collection[str]) -> dict[tuple[str, str], Arm]:
     "Arms by part, those first that decide, with the baseline before the candidates."
 
-    def place(key: tuple[str, str]) -> tuple[bool, str, bool, str]:
+    def reading_order(key: tuple[str, str]) -> tuple[bool, str, bool, str]:
         name, part = key
         return part not in deciding, part, name != BASELINE, name
 
-    return {key: arms[key] for key in sorted(arms, key=place)}
+    return {key: arms[key] for key in sorted(arms, key=reading_order)}
 
 # %% ../../nbs/comparison/17_study.ipynb #asarm3
 def _study_of_levels(arms: Arms, rules: Rules) -> Study:

@@ -395,10 +395,10 @@ def _nearly_alike(windows: Windows, members: np.ndarray) -> np.ndarray:  # shape
     return pairs[windows.are_alike(pairs[:, 0], pairs[:, 1], NOISE)]
 
 
-def join_copies(n: int, exact: np.ndarray, near: np.ndarray) -> np.ndarray:  # shape (k, 2)
+def join_copies(n: int, exact: np.ndarray, approximate: np.ndarray) -> np.ndarray:  # shape (k, 2)
     "Both kinds of copies of n units, each with the first unit of all that it agrees with."
     first = np.arange(n)
-    first[near[:, 0]] = near[:, 1]
+    first[approximate[:, 0]] = approximate[:, 1]
     first[exact[:, 0]] = first[exact[:, 1]]
     copies = np.flatnonzero(first != np.arange(n))
     return np.column_stack([copies, first[copies]])
@@ -418,10 +418,8 @@ def units_rule(
         order += f", in blocks of {size}"
     speaks = "the interval speaks of other passages of this text."
     if asked == "serial":
-        return (
-            asked,
-            f"Chosen by the caller: {order}." if size > 1 else "Chosen by the caller.",
-        )
+        note = f": {order}" if size > 1 else ""
+        return asked, f"Chosen by the caller{note}."
     if asked == "windows":
         return asked, _why_windows(windows, documents)
     if documents is None:

@@ -238,8 +238,9 @@ def patterns_reaching(
     for i, size in enumerate(sizes):
         sums = halves[i % 2]
         halves[i % 2] = np.concatenate((sums - size, sums + size))
-    left, right = np.sort(halves[0]), np.sort(halves[1])
-    return 2 * int((right.size - np.searchsorted(right, least - left)).sum())
+    sums, other_sums = np.sort(halves[0]), np.sort(halves[1])
+    reaching = other_sums.size - np.searchsorted(other_sums, least - sums)
+    return 2 * int(reaching.sum())
 
 # %% ../../nbs/statistics/05_paired_test.ipynb #c032
 def saddlepoint_share(

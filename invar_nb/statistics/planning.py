@@ -221,8 +221,12 @@ def chance_of_red(
     dof = pilot.run_dof(n)
     q = _quantile(dof, level)
     doubt = _beyond(root * (delta - margin), dof, -q)
-    change = _beyond(root * delta, dof, q) if delta > 0 else (1 - level) / 2
-    return doubt if proof else min(doubt, change)
+    if proof:
+        return doubt
+    change = (1 - level) / 2
+    if delta > 0:
+        change = _beyond(root * delta, dof, q)
+    return min(doubt, change)
 
 # %% ../../nbs/statistics/10_planning.ipynb #sk02
 def chance_of_width(truth: Pilot, n: int, half_width: float, level: float = 0.95) -> float:

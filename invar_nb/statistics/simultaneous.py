@@ -126,13 +126,13 @@ class Family:
         return min(max(_outside(c, self.loadings, self.nu, True), p), bonferroni)
 
 # %% ../../nbs/statistics/08_simultaneous.ipynb #c041
-def _adjusted(family: Family, p: float, left: np.ndarray) -> float:
-    "Chance that the smallest p-value of those left is p or less."
-    sidak = -math.expm1(left.size * math.log1p(-p)) if p < 1 else 1.0
+def _adjusted(family: Family, p: float, remaining: np.ndarray) -> float:
+    "Chance that the smallest p-value of the remaining statistics is p or less."
+    sidak = -math.expm1(remaining.size * math.log1p(-p)) if p < 1 else 1.0
     if family.loadings is None or sidak < 1e-9:
         return sidak
     c = -float(stdtrit(family.nu, p / 2))
-    return min(max(_outside(c, family.loadings[left], family.nu), p), sidak)
+    return min(max(_outside(c, family.loadings[remaining], family.nu), p), sidak)
 
 
 def _root(family: Family, level: float, sidak: float) -> float:
