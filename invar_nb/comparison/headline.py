@@ -51,6 +51,11 @@ def _levels_headline(models: list[str], n_parts: int) -> str:
     )
 
 # %% ../../nbs/comparison/16_headline.ipynb #words1
+def _kinds_of_baselines(study: object) -> list[str]:
+    "What the arms of each part are."
+    return [arm.kind for (name, _), arm in study.arms.items() if name == BASELINE]
+
+
 @dataclass(frozen=True, kw_only=True)
 class StudyWords:
     "How the sentences of one study name its candidates and parts."
@@ -111,11 +116,6 @@ class StudyWords:
         return f"{text}, {titles.pop()}" if len(titles) == 1 else text
 
 # %% ../../nbs/comparison/16_headline.ipynb #words2
-def _kinds_of_baselines(study: object) -> list[str]:
-    "What the arms of each part are."
-    return [arm.kind for (name, _), arm in study.arms.items() if name == BASELINE]
-
-
 WORST_FIRST = (
     "regressed",
     "inconclusive",

@@ -395,7 +395,9 @@ def _nearly_alike(windows: Windows, members: np.ndarray) -> np.ndarray:  # shape
     return pairs[windows.are_alike(pairs[:, 0], pairs[:, 1], NOISE)]
 
 
-def join_copies(n: int, exact: np.ndarray, approximate: np.ndarray) -> np.ndarray:  # shape (k, 2)
+def join_copies(
+    n: int, exact: np.ndarray, approximate: np.ndarray
+) -> np.ndarray:  # shape (k, 2)
     "Both kinds of copies of n units, each with the first unit of all that it agrees with."
     first = np.arange(n)
     first[approximate[:, 0]] = approximate[:, 1]
