@@ -651,6 +651,19 @@ def test_an_unedited_model_is_identical_before_anything_is_scored(scored):
     assert (
         code == 0 and 'tests="1" failures="0" skipped="0"' in out and 'name="gate"' in out
     ), out
+    rules = ("--margin", "1%", "--require", "not-worse", "--fail-inconclusive")
+    code, out, err = shell("compare", "base", "copy", *HOW, *rules, "--out", "ruled")
+    with_rules = json.loads(Path("ruled/report.json").read_text())
+    assert code == 0 and with_rules["rules"] == {
+        "fail_inconclusive": True,
+        "margin": {"perplexity": 0.01},
+        "required": "not-worse",
+    }, (err, with_rules["rules"])
+    assert "Exit code 0: the weights are identical." in Path("ruled/summary.md").read_text()
+    assert shell("verify", "ruled")[0] == 0
+    released = json.loads(Path("same1/report.json").read_text())
+    assert released["rules"] == {"profile": "release"}
+    assert "release" in Path("same1/report.html").read_text()
     assert "the baseline's report" in " ".join(shell("card", "same0")[2].split())
     assert (
         json.loads(Path("same0/badge.json").read_text())["message"] == "identical"

@@ -1876,3 +1876,135 @@ def test_a_change_above_two_per_cent_is_not_within_two_per_cent(shift, needs_nat
         assert ("0.02 nats, 2.02 %" in text) == needs_nats and (
             "within 2 %" in text or "margin of 2 %" in text
         ) != needs_nats
+
+
+# --- what is no evidence and no rule
+LONG = 10**5000  # an integer of more digits than Python writes
+TWO = ["a", "b"]
+
+
+def _scores(**fields):
+    return Scores(**{"ids": TWO, "values": [0, 1]} | fields)
+
+
+def _answers(**fields):
+    return Predictions(
+        **{"ids": TWO, "label": ["x", "y"], "prediction": ["x", "x"], "labels": ["x", "y"]}
+        | fields
+    )
+
+
+class NAType:
+    "As pandas.NA: no comparison of it is true or false."
+
+    def __eq__(self, other):
+        return self
+
+    __ne__ = __eq__
+    __hash__ = None
+
+    def __bool__(self):
+        raise TypeError("boolean value of NA is ambiguous")
+
+    def __repr__(self):
+        return "<NA>"
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: _scores(clusters=[np.array([1, 2]), "a"]), "non-empty strings or integers"),
+        (lambda: _scores(clusters=[NAType(), "a"]), "item or for none; got <NA> at index 0"),
+        (lambda: _answers(slices={"a": [[1], NAType()]}), "text or a whole number; got"),
+        (lambda: _answers(labels=np.array("x")), "labels must be a sequence; got 'x'"),
+        (lambda: _answers(labels=LONG), "labels must be a sequence; got int with more than"),
+        (lambda: _answers(ids=[LONG, 1]), "id must be short enough to be written; got int"),
+        (lambda: _answers(confidence=[1, LONG]), "lie in .0, 1.; got int with more than 4300"),
+        (lambda: _answers(samples=[LONG, 1], correct_samples=[LONG + 1, 1]), "samples int"),
+        (lambda: _scores(ids=[LONG, 1]), "ids must be short enough to be written; got int"),
+        (lambda: _scores(clusters=["a", LONG]), "clusters must be short enough"),
+        (lambda: _scores(values=[0, LONG]), "values must fit float64; got int"),
+        (lambda: _scores(slices={"a": [[LONG], 1]}), "got list with more than 4300 digits"),
+        (lambda: _scores(model=LONG), "model must be a string; got int"),
+        (lambda: Rules(margin=LONG), "margin must be a number of at least 0; got int"),
+        (lambda: Rules(level=LONG), "level must lie strictly between 0 and 1; got int"),
+        (lambda: Rules(better={"loss": LONG}), "better of loss must be one of"),
+        (lambda: Rules(method="bca", replicates=LONG, seed=1), "replicates must be at most"),
+        (lambda: Rules(accepted=5), "accepted must be a list; got 5"),
+        (lambda: Rules(accepted=[5]), "accepted loss must be its fields; got 5"),
+        (lambda: Rules(accepted=[{"upto": 1}]), "Did you mean 'up_to'"),
+        (lambda: Rules(accepted=[{"up_to": 1}]), "must have up_to, reason and expires"),
+        (lambda: study({"baseline": _scores(), 5: _scores()}), "its name, or by .name, part."),
+    ],
+)
+def test_what_is_no_evidence_and_no_rule_is_refused_in_one_line(call, message):
+    "Arrays and missing values among names, integers too long to print, and what is no list."
+    with pytest.raises(ValueError, match=message) as caught:
+        call()
+    assert hasattr(caught.value, "cure") and len(str(caught.value).splitlines()) == 1
+
+
+def test_missing_values_of_a_slice_are_no_texts():
+    sliced = _answers(slices={"language": [NAType(), "es"]})
+    assert sliced.slices == {"language": (None, "es")}
+
+
+@pytest.mark.parametrize("kind", ["answers", "scores"])
+def test_tasks_are_pooled_in_equal_shares_and_not_by_tokens(kind):
+    "The pooled change is the mean of the tasks' changes; a task of questions has no tokens."
+    rng = np.random.default_rng(3)
+
+    def arm():
+        if kind == "scores":
+            return Scores(ids=range(60), values=rng.normal(0, 1, 60), score="f1")
+        words = [*rng.choice(["x", "y"], 60)]
+        return Predictions(ids=range(60), label=list("xy" * 30), prediction=words)
+
+    arms = {(name, part): arm() for name in ("baseline", "q8") for part in ("one", "two")}
+    pooled = study(arms, Rules(pooling="equal"))
+    (row,) = [row for row in pooled if row.role == "pooled"]
+    alone = [row for row in pooled if row.role == "lead"]
+    assert row.value.delta == pytest.approx(np.mean([row.value.delta for row in alone]))
+    assert pooled.headline.endswith("on 2 parts weighted equally.")
+    assert row.about["speaks_of"] == "these parts in these shares"
+    with pytest.raises(
+        UsageError, match=rf"tokens needs losses; got {kind}\. Say pooling='eq"
+    ):
+        study(arms, Rules(pooling="tokens"))
+
+
+def test_an_arm_without_a_source_does_not_contradict_prompts():
+    "Nothing is known of how it was asked; of two sources other prompts are refused."
+    source = {"source": {"format": "lm-eval", "chat_template": "sha", "num_fewshot": 5}}
+    digests = ["p", "q"]
+    known = _answers(provenance=source, prompt_digests=digests)
+    unknown = _answers(data_id=known.data_id)
+    assert len(pair(known, unknown)) == len(pair(unknown, known)) == 2
+    other = _answers(provenance={"source": {"format": "lm-eval"}}, prompt_digests=["r", "s"])
+    with pytest.raises(ValueError, match="asked with the same prompts; got chat template sha"):
+        pair(known, other)
+
+
+def test_only_units_that_may_be_copies_are_sorted(monkeypatch):
+    "Of 4,000 documents two are others in another order: no sort takes many windows."
+    from invar_nb.comparison.units import find_near_copies
+
+    rng = np.random.default_rng(5)
+    n, m = 4_000, 10
+    a = rng.normal(3, 0.5, n * m)
+    b = a + rng.normal(0, 0.02, n * m)
+    codes = np.repeat(np.arange(n), m)
+    for copy, first in ((n - 1, 0), (n - 2, 1)):
+        for loss in (a, b):
+            loss[copy * m : copy * m + m] = loss[first * m : first * m + m][::-1] * (1 + 1e-7)
+    sizes = []
+    lexsort = np.lexsort
+
+    def counted(keys):
+        sizes.append(len(keys[0]))
+        return lexsort(keys)
+
+    monkeypatch.setattr(np, "lexsort", counted)
+    copies = find_near_copies(np.full(n * m, 512), a, b, codes)
+    assert copies.tolist() == [[n - 2, 1], [n - 1, 0]]
+    assert max(sizes) < n

@@ -165,13 +165,13 @@ def _match_sources(baseline: Arm, candidate: Arm) -> None:
     """Refuse arms of other data or other prompts by the setting that made them so.
 
     A setting explains the difference; the digest or id that would be refused later does not.
-    Where no setting differs, nothing is refused here."""
+    Where no setting differs, nothing is refused here. Nor is it where an arm has no source: it
+    says nothing of its data or prompts, which is no contradiction."""
     a = baseline.source
     b = candidate.source
-    # An arm without a source says nothing about its data, which is no contradiction. But a
-    # chat template that is not named is one that was not used: settings of the prompts are
-    # compared as they are, and an arm without a source counts as one that used none.
-    if a and b and baseline.data_id != candidate.data_id:
+    if not a or not b:
+        return
+    if baseline.data_id != candidate.data_id:
         _match_settings(a, b)
     if _prompts_of(baseline) != _prompts_of(candidate):
         _match_prompts(a, b)
@@ -286,7 +286,11 @@ def unit_factor(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def in_shares(a: np.ndarray, b: np.ndarray, rising: bool) -> bool:
-    "Whether one lies within 0 and 1, and the other is it in per cent or per mille, by size."
+    """Whether one lies within 0 and 1, and the other is it in per cent or per mille, by size.
+
+    A change of the unit makes both the largest and the typical value 100 or 1000 times as
+    large; five times more or less is left for the change between the models.
+    """
     low, high = sorted((a, b), key=np.max)
     if low.min() < -ROUNDING or high.min() < -ROUNDING:
         return False
@@ -337,7 +341,8 @@ def _match_units(a: Arm, b: Arm) -> None:
         if not score.is_in_two_units():
             continue
         of_a, of_b = (f"{v.min():g} to {v.max():g}" for v in (score.baseline, score.candidate))
-        factor = 100 if unit_factor(score.baseline, score.candidate) <= 316 else 1000
+        is_per_cent = unit_factor(score.baseline, score.candidate) <= 316  # sqrt(100 * 1000)
+        factor = 100 if is_per_cent else 1000
         refuse(
             "pair",
             "both arms must be in one unit",

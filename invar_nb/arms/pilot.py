@@ -7,7 +7,7 @@ __all__ = ['BLOCK', 'MOST', 'choose_pilot', 'Supply', 'share_between', 'with_tai
 
 # %% ../../nbs/arms/06_pilot.ipynb #pilot002
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -55,13 +55,18 @@ class Supply:
     order: np.ndarray | None = None  # rows as a budget takes them; None: units, in text order
     between: float = 1.0  # beta: what whole units differ by, of a pilot unit's s^2
     per_unit: float = 1.0  # m, windows of a unit of the pilot
+    # what follows from these
+    rows: np.ndarray = field(init=False)  # windows as a run takes them
+    ends: np.ndarray = field(init=False)  # after how many of them a run can end
+    effective: np.ndarray = field(init=False)  # n of @eq-pilot-spread there, rising
+    weights: np.ndarray = field(init=False)  # tokens of each unit
 
     def __post_init__(self):
         rows = np.arange(len(self.codes)) if self.order is None else self.order
         tokens = self.tokens[rows].astype(float)
         codes = self.codes[rows]
-        units = units_eff_upto(tokens, codes)
-        windows = units_eff_upto(tokens, np.arange(tokens.size))
+        units = units_eff_upto(tokens, codes)  # n_D
+        windows = units_eff_upto(tokens, np.arange(tokens.size))  # n_W
         spread = 1 / (self.between / units + (1 - self.between) * self.per_unit / windows)
         ends = np.arange(1, tokens.size + 1)
         if self.order is None:  # whole units

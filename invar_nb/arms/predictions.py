@@ -24,6 +24,7 @@ from invar_nb.arms.arm import (
     as_text,
     columns_given,
     first_repeat,
+    is_missing,
     listed,
     natural_order,
     of_all_items,
@@ -38,6 +39,7 @@ from invar_nb.foundations.refuse import (
     lock,
     refuse,
     refuse_misaligned,
+    shown,
     suggest,
 )
 from ..foundations.store import digest
@@ -103,7 +105,7 @@ def _check_numbers(rows: _Rows, cells: list, what: str) -> None:
     for row, cell in enumerate(cells):
         if not is_number(cell):
             cure = "Fill it in with a number from 0 to 1; no row is skipped"
-            rows.refuse(row, f"{what} must be a number", repr(cell), cure)
+            rows.refuse(row, f"{what} must be a number", shown(cell), cure)
 
 
 def _check_range(rows: _Rows, cells: list, what: str) -> None:
@@ -114,7 +116,7 @@ def _check_range(rows: _Rows, cells: list, what: str) -> None:
         cure = "Pass probabilities, not logits or per cent"
         if isinstance(cell, float) and not math.isfinite(cell):
             cure = "Find where it came from"
-        rows.refuse(row, f"{what} must lie in [0, 1]", repr(cell), cure)
+        rows.refuse(row, f"{what} must lie in [0, 1]", shown(cell), cure)
 
 # %% ../../nbs/arms/03_predictions.ipynb #lab00002
 MOST_LABELS = 256  # classes
@@ -144,8 +146,10 @@ def refuse_twins(labels: Iterable[str], where: str) -> None:
 # %% ../../nbs/arms/03_predictions.ipynb #lab00003
 def as_labels(labels: object, where: str) -> tuple[str, ...]:
     "Classes in the order that was given: 2 to 256, each once."
-    if isinstance(labels, (str, bytes, Mapping, Set)) or not isinstance(labels, Iterable):
-        refuse(where, "labels must be a sequence", repr(labels), "Write labels=('yes', 'no')")
+    has_order = not isinstance(labels, (str, bytes, Mapping, Set))
+    is_list = isinstance(labels, Iterable) and getattr(labels, "ndim", 1) == 1
+    if not (has_order and is_list):
+        refuse(where, "labels must be a sequence", shown(labels), "Write labels=('yes', 'no')")
     labels = [
         as_name(value, "a label", where, f"place {i} of labels")
         for i, value in enumerate(labels)
@@ -211,11 +215,12 @@ def _check_sums(rows: _Rows, p: np.ndarray) -> None:
     "Refuse the first row that does not add up to 1."
     n_rows, n_labels = p.shape
     distance = np.abs(p.sum(axis=1) - 1)
+    # six digits: each probability is off by half a millionth at most
     bad_rows = np.flatnonzero(distance > 0.5e-6 * n_labels + 1e-12)
     if not bad_rows.size:
         return
     cure = "A label is missing, or these are not probabilities"
-    if distance[bad_rows].max() <= min(0.005 * n_labels, 0.05):
+    if distance[bad_rows].max() <= min(0.005 * n_labels, 0.05):  # as two digits would be
         cure = "Write six digits or more (0.333333, not 0.333), or normalize them"
     first = int(bad_rows[0])
     rows.refuse(
@@ -235,8 +240,7 @@ def _most_probable(
 ) -> tuple[tuple, np.ndarray]:
     "Predictions and their probabilities, with which those that were given must agree."
     if prediction is None:
-        by_name = sorted(range(len(labels)), key=lambda c: natural_order(labels[c]))
-        prediction = tuple([labels[by_name[c]] for c in p[:, by_name].argmax(axis=1).tolist()])
+        prediction = _largest_labels(p, labels)
     number = {label: c for c, label in enumerate(labels)}
     implied = p[np.arange(len(p)), [number[name] for name in prediction]]
     bad_rows = np.flatnonzero(implied < p.max(axis=1))
@@ -252,6 +256,13 @@ def _most_probable(
     if confidence is not None:
         _check_confidence(rows, confidence, implied)
     return prediction, lock(implied)
+
+
+def _largest_labels(p: np.ndarray, labels: Sequence[str]) -> tuple[str, ...]:
+    "The most probable label of each row; of equally probable ones the first by name."
+    by_name = sorted(range(len(labels)), key=lambda c: natural_order(labels[c]))
+    largest = p[:, by_name].argmax(axis=1)
+    return tuple([labels[by_name[c]] for c in largest.tolist()])
 
 
 def _check_confidence(rows: _Rows, confidence: np.ndarray, implied: np.ndarray) -> None:
@@ -274,9 +285,11 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
-def _are_tallies(drawn: object, right: object) -> bool:
+def _are_tallies(samples: object, correct: object) -> bool:
     "Whether so many samples can be right of so many that were drawn."
-    return _is_whole(drawn) and _is_whole(right) and drawn >= 1 and 0 <= right <= drawn
+    if not _is_whole(samples) or not _is_whole(correct):
+        return False
+    return samples >= 1 and 0 <= correct <= samples
 
 
 def _as_integers(column: list) -> tuple[int | None, ...]:
@@ -286,46 +299,46 @@ def _as_integers(column: list) -> tuple[int | None, ...]:
 
 def _tallies(
     rows: _Rows,
-    drawn: object,  # samples of each example
-    right: object,  # those of them that are right
+    samples: object,  # of each example
+    correct: object,  # those of them that are right
 ) -> tuple[tuple | None, tuple | None]:
     "Samples drawn and samples right; an example without samples has None in both."
-    if drawn is None and right is None:
+    if samples is None and correct is None:
         return None, None
-    if drawn is None or right is None:
+    if samples is None or correct is None:
         refuse(
             rows.where,
             "samples and correct_samples belong together",
             "one of them",
             "Add the other column, or leave this one out",
         )
-    drawn = rows.one_each(drawn, "samples")
-    right = rows.one_each(right, "correct_samples")
-    for row, counts in enumerate(zip(drawn, right, strict=True)):
+    samples = rows.one_each(samples, "samples")
+    correct = rows.one_each(correct, "correct_samples")
+    for row, counts in enumerate(zip(samples, correct, strict=True)):
         if counts == (None, None) or _are_tallies(*counts):
             continue
         rows.refuse(
             row,
             "samples must be a whole number of at least 1, correct_samples one "
             "of at most samples, and neither goes alone",
-            f"samples {counts[0]!r}, correct_samples {counts[1]!r}",
+            f"samples {shown(counts[0])}, correct_samples {shown(counts[1])}",
             "They count the samples drawn for one example; were the two swapped?",
         )
-    if all(count is None for count in drawn):
+    if all(count is None for count in samples):
         return None, None
-    return _as_integers(drawn), _as_integers(right)
+    return _as_integers(samples), _as_integers(correct)
 
 
 def _slice_texts(rows: _Rows, values: object, title: str) -> tuple[str | None, ...]:
     "The value of each row as text; None where it is missing."
     texts = []
-    for value, place in zip(rows.one_each(values, title), rows.places, strict=True):
-        if value is None or (isinstance(value, float) and value != value):
+    for row, value in enumerate(rows.one_each(values, title)):
+        if is_missing(value):
             texts.append(None)
         elif value == "":
             texts.append(value)
         else:
-            texts.append(as_name(value, title, rows.where, place))
+            texts.append(as_name(value, title, rows.where, rows.places[row]))
     return tuple(texts)
 
 
@@ -418,7 +431,7 @@ def _check_answers(arm: "Predictions", rows: _Rows) -> dict:
 def _test_digest(arm: "Predictions") -> str:
     "Digest of what was asked: id, truth, prompt, cluster and slices of every example."
     names = sorted(arm.slices)
-    nothing = (None,) * len(arm)
+    nothing = [None for _ in arm.ids]
     rows = zip(
         arm.ids,
         arm.label,
@@ -456,12 +469,12 @@ def _check_rows(arm: "Predictions") -> dict:
             f"{ids[first]!r} at {rows.places[first]} and",
             "Keep one of the rows",
         )
-    drawn, right = _tallies(rows, arm.samples, arm.correct_samples)
+    samples, correct_samples = _tallies(rows, arm.samples, arm.correct_samples)
     return dict(
         ids=ids,
         places=rows.places,
-        samples=drawn,
-        correct_samples=right,
+        samples=samples,
+        correct_samples=correct_samples,
         slices=_sliced(rows, arm.slices),
         **_check_answers(arm, rows),
     )
@@ -503,7 +516,7 @@ class Predictions(Arm):
         "places",
     )
     checks: ClassVar = (
-        {"ids": lambda ids, *_: ids}
+        {"ids": lambda ids, *_: ids}  # checked with the rows, before all others
         | Arm.checks
         | {
             "clusters": of_all_items,

@@ -69,6 +69,8 @@ def rank_windows(
     hashes = np.array([digest(f"{seed}|{name}") for name in window_ids])
     order = np.lexsort((hashes, codes))  # the documents, each in the order of its hashes
     sizes = np.bincount(codes)
+    # r: place of a window in its document; m: windows of the document; u: in [0, 1), so that
+    # documents of one size take turns in a random order
     r = np.arange(codes.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     names = dict.fromkeys(map(str, document_ids))  # in the order of their codes
     u = np.array([_fraction(seed, name) for name in names])

@@ -237,8 +237,20 @@ class WindowLosses(Arm):
         sums: bool | None = None,  # log_loss holds sums; None: means, if plausible
     ) -> "WindowLosses":
         "Build from anything `numpy.asarray` takes."
-        fields = {k: v for k, v in locals().items() if k not in ("cls", "sums")}
-        return as_means(cls(**fields), sums)
+        losses = cls(
+            window_ids=window_ids,
+            tokens=tokens,
+            log_loss=log_loss,
+            model=model,
+            data_id=data_id,
+            document_ids=document_ids,
+            n_bytes=n_bytes,
+            split=split,
+            weight_unit=weight_unit,
+            columns=columns,
+            provenance=provenance,
+        )
+        return as_means(losses, sums)
 
     @property
     def documents(self) -> int | None:

@@ -133,12 +133,15 @@ def scored_ranges(
         return None
     ranges = parts.take(np.arange(1, len(parts), 2))
     ends = compute.split_pattern(ranges, "-", max_splits=1).flatten()
-    is_short = compute.less(compute.binary_length(ends), 16)
+    is_short = compute.less(compute.binary_length(ends), 16)  # fits int64
     is_number = compute.and_(compute.ascii_is_decimal(ends), is_short)
     if len(ends) != 2 * len(ids) or not is_number.to_numpy(zero_copy_only=False).all():
         return None
     start, stop = ends.cast("int64").to_numpy().reshape(-1, 2).T
-    if (start >= stop).any() or len(ids) * (int(stop.max()) + 1) > 2**62:
+    if (start >= stop).any():
+        return None
+    # Who measures overlaps lays the documents one after another on a line of int64 numbers.
+    if len(ids) * (int(stop.max()) + 1) > 2**62:
         return None
     documents = parts.take(np.arange(0, len(parts), 2)).dictionary_encode()
     return documents.indices.to_numpy().astype(np.intp), start, stop
@@ -147,10 +150,10 @@ def scored_ranges(
 def assign_splits(windows: Iterable[Window]) -> tuple[Window, ...]:
     "The first half of the windows is preview, rounded down, the others final."
     windows = tuple(windows)
-    return tuple(
-        replace(window, split=SPLITS[i >= len(windows) // 2])
-        for i, window in enumerate(windows)
-    )
+    n_preview = len(windows) // 2
+    preview = [replace(window, split="preview") for window in windows[:n_preview]]
+    final = [replace(window, split="final") for window in windows[n_preview:]]
+    return (*preview, *final)
 
 # %% ../../nbs/arms/01_windows.ipynb #c059
 def _scored(

@@ -14,7 +14,7 @@ from scipy.special import stdtrit
 
 from .difference import Difference
 from ..foundations.interval import Shown
-from ..foundations.refuse import UsageError, refuse
+from ..foundations.refuse import UsageError, refuse, shown
 from ..metrics.metric import Metric, is_margin
 from ..statistics.planning import n_for_power
 
@@ -31,7 +31,7 @@ def as_margin(
         refuse(
             where,
             "margin must be a number of at least 0",
-            repr(margin),
+            shown(margin),
             "Pass margin=0.02 for 2 %",
             error=UsageError,
         )

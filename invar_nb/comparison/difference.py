@@ -586,8 +586,15 @@ def _scaled(influence: Callable | None, raw: Jackknife, shown: Jackknife) -> Cal
     """
     if influence is None or shown is raw:
         return influence
-    slope = shown.estimate / raw.estimate if raw.estimate else 1.0
-    return lambda: influence() * [[slope or 1.0], [1.0]]
+    slope = 1.0  # where one of them is 0, their ratio says nothing
+    if raw.estimate and shown.estimate:
+        slope = shown.estimate / raw.estimate
+
+    def scaled() -> np.ndarray:  # shape (2, n_units)
+        moves, shares = influence()
+        return np.array([slope * moves, shares])
+
+    return scaled
 
 
 def _p_of_no_change(metric: Metric, fit: Jackknife, p_of: POf | None) -> float | None:

@@ -51,6 +51,11 @@ def _levels_headline(models: list[str], n_parts: int) -> str:
     )
 
 # %% ../../nbs/comparison/16_headline.ipynb #words1
+def _kinds_of_baselines(study: object) -> list[str]:
+    "What the arms of each part are."
+    return [arm.kind for (name, _), arm in study.arms.items() if name == BASELINE]
+
+
 @dataclass(frozen=True, kw_only=True)
 class StudyWords:
     "How the sentences of one study name its candidates and parts."
@@ -66,15 +71,16 @@ class StudyWords:
     def of(cls, study: object) -> "StudyWords":
         rows = study.leading
         parts = list(dict.fromkeys(row.key.part for row in rows))
+        deciding = dict.fromkeys(row.key.candidate for row in rows)
         kinds = {arm.kind for (_, part), arm in study.arms.items() if part in parts}
         candidates = {name for name, _ in study.arms} - {BASELINE, CONTROL}
         return cls(
-            names=[*dict.fromkeys(row.key.candidate for row in rows), *study.failed],
+            names=[*deciding, *study.failed],
             parts=parts,
             part_noun="texts" if kinds == {"losses"} else "parts",
             has_candidates=len(candidates) > 1,
             has_parts=len({part for _, part in study.arms}) > 1,
-            part_kinds=[arm.kind for (name, _), arm in study.arms.items() if name == BASELINE],
+            part_kinds=_kinds_of_baselines(study),
         )
 
     @property

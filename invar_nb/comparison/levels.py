@@ -50,7 +50,10 @@ class LevelInterval(NamedTuple):
 def level_interval(metric: Metric, arm: Arm, level: float) -> LevelInterval:
     "The interval of one arm and what it is over: the metric's own, or the jackknife's."
     units = choose_units(Pair(baseline=arm, candidate=arm))
-    if metric.arm_interval and (units.name != "clusters" or metric.totals is None):
+    # Its own interval takes the examples for independent; of clusters the jackknife's holds,
+    # which is over ratios of sums.
+    can_use_own = units.name != "clusters" or metric.totals is None
+    if metric.arm_interval and can_use_own:
         interval = metric.arm_interval(arm, level)
         is_one_unit = interval is not None and interval.of_one_unit
         return LevelInterval(None if is_one_unit else interval, counted(len(arm), "examples"))
@@ -74,10 +77,11 @@ def fit_level(metric: Metric, arm: Arm, units: Units) -> Jackknife:
 def interval_of_level(metric: Metric, fit: Jackknife, level: float) -> Interval:
     "The interval of a fit in the metric's unit; what has bounds has its log-odds'."
     ends = fit.interval(level)
-    highest = 1.0 if metric.unit == "share" else metric.highest
     is_share = metric.unit == "share"
+    highest = 1.0 if is_share else metric.highest
     is_outside = bool(highest) and not 0 <= ends.low <= ends.high <= highest
-    if (is_share or is_outside) and 0 < fit.estimate < highest:
+    needs_bounds = is_share or is_outside
+    if needs_bounds and 0 < fit.estimate < highest:  # at 0 or the highest there are no odds
         low, high = _log_odds_ends(ends, fit.estimate, highest)
     else:
         low, high = sorted(in_unit(metric, end) for end in (ends.low, ends.high))

@@ -166,10 +166,10 @@ def _has_fields(record: object, names: set[str]) -> bool:
     return isinstance(record, Mapping) and record.keys() >= names
 
 
-def _counts_at_least(record: Mapping, least: Mapping[str, int]) -> bool:
+def _counts_at_least(record: Mapping, smallest: Mapping[str, int]) -> bool:
     "Whether counts of the whole text are numbers, no smaller than those of the arm."
     return all(
-        type(record[name]) is int and n <= record[name] < 2**53 for name, n in least.items()
+        type(record[name]) is int and n <= record[name] < 2**53 for name, n in smallest.items()
     )
 
 

@@ -119,7 +119,7 @@ class UpperLaw:
         "@eq-passages-expected: the k-th largest by noise alone."
         scales, counts = np.unique(self.scales, return_counts=True)
         n = counts.sum()
-        target = (k - 0.3) / (n + 0.4) * n
+        target = (k - 0.3) / (n + 0.4) * n  # Benard's median rank of the k-th of n
 
         def n_beyond(x: float) -> float:
             return float(counts @ stdtr(self.nu, -x / scales))

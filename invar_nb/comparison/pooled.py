@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 
 from .difference import Difference
-from .rows import POOLED, Key, Row
+from .rows import POOLED, Key, Row, nouns_of_parts
 from ..foundations.interval import Interval
 from ..foundations.refuse import UsageError, refuse
 from ..metrics.metric import Metric
@@ -126,9 +126,9 @@ def check_poolable(rows: Sequence[Row]) -> None:
     if len(metrics) > 1 or len(rows) < 2:
         refuse(
             "study",
-            "pooling needs several texts and one metric of losses",
+            "pooling needs several parts and one metric that leads in all of them",
             f"{len(rows)} of {', '.join(sorted(metrics))}",
-            "Pool texts only",
+            "Compare texts alone, or questions alone",
             error=UsageError,
         )
     for row in rows:
@@ -196,11 +196,12 @@ class _PooledChange:
 def _pool_as_sample(rows: Sequence[Row]) -> _PooledChange:
     "The change on texts of which these are a sample: each text is one unit."
     differences = [row.value for row in rows]
+    nouns = nouns_of_parts(differences[0].metric)
     pooled = pool_random(_changes(differences), _standard_errors(differences))
     return _PooledChange(
         pooled=pooled,
         value=_pooled_difference(differences, pooled, sampled_fit(pooled), "random effect"),
-        speaks_of="texts like these",
+        speaks_of=f"{nouns} like these",
     )
 
 
@@ -210,6 +211,7 @@ def _pool_in_shares(
 ) -> _PooledChange:
     "The change on these texts: its error is made of the errors within the texts."
     differences = [row.value for row in rows]
+    nouns = nouns_of_parts(differences[0].metric)
     pooled = pool_fixed(
         _changes(differences),
         _standard_errors(differences),
@@ -224,7 +226,7 @@ def _pool_in_shares(
     return _PooledChange(
         pooled=pooled,
         value=_of_fixed_weights(members, pooled),
-        speaks_of="these texts in these shares",
+        speaks_of=f"these {nouns} in these shares",
     )
 
 

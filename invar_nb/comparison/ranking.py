@@ -69,7 +69,7 @@ def judge_contrasts(rows: Sequence[Row]) -> list[Row]:
     "Contrasts of a part with their adjusted p-values (Sidak), of all pairs of candidates."
     tested = [row for row in rows if row.value.p_value is not None and row.value.enough]
     p = np.array([row.value.p_value for row in tested])
-    n_pairs = math.comb(len(candidates_of(rows)), 2)
+    n_pairs = math.comb(len(candidates_of(rows)), 2)  # had every two been compared
     if len(rows) < n_pairs:
         # Of many candidates only the best one is held against the others. Which one that is
         # the data chose, so each row counts as one of all pairs.
@@ -131,14 +131,15 @@ def sizes_of(
     study: object,  # a Study
 ) -> tuple[str | None, dict[str, float | None]]:  # model -> size
     "The unit in which sizes of models are known, and the size of each."
+    models = dict.fromkeys(model for model, _ in study.arms if model != CONTROL)
     for name, unit in SIZES.items():
-        sizes: dict[str, float | None] = {}
+        size_of: dict[str, float] = {}
         for (model, _), arm in study.arms.items():
-            if model != CONTROL:  # any part of a model may say it
-                size = arm.provenance.get(name)
-                sizes[model] = sizes.get(model) or (float(size) if size else None)
-        if any(sizes.values()):
-            return unit, sizes
+            size = arm.provenance.get(name)
+            if size and model in models:
+                size_of.setdefault(model, float(size))  # the first part that says it
+        if size_of:
+            return unit, {model: size_of.get(model) for model in models}
     return None, {}
 
 

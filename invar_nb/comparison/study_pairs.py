@@ -96,9 +96,10 @@ def _check_spelling(names: list[str], parts: list[str]) -> None:
         )
 
 
-def _check_accepted(what: str, name: str, known: list[str]) -> None:
+def _check_accepted(field: str, name: str, names: list[str]) -> None:
+    "A name in an accepted loss must be one of the study; '' stands for each."
     if name:
-        as_choice(name, known, where="study", name=f"{what} of accepted", error=UsageError)
+        as_choice(name, names, where="study", name=f"{field} of accepted", error=UsageError)
 
 
 def _check_pooling(rules: Rules, parts: list[str]) -> None:
@@ -218,7 +219,8 @@ def share_documents(first: Pair, second: Pair) -> list[str]:
     common = sizes.keys() & other_sizes.keys()
     same_size = sorted(name for name in common if sizes[name] == other_sizes[name])
     has_many_sizes = len({sizes[name] for name in same_size}) >= 3  # not by chance
-    return same_size if has_many_sizes and 2 * len(same_size) > len(common) else []
+    are_most = 2 * len(same_size) > len(common)
+    return same_size if has_many_sizes and are_most else []
 
 
 def _document_sizes(pair: Pair) -> dict[str, float]:
@@ -241,16 +243,16 @@ def shared_lines(pairs: Pairs) -> list[str]:
     return lines
 
 
-def what_is_shared(one: Pair, other: Pair) -> str:
+def what_is_shared(first: Pair, second: Pair) -> str:
     "`60 windows in common, bit for bit`; '' where two parts share nothing."
-    n_copies = share_copies(one, other)
+    n_copies = share_copies(first, second)
     if n_copies:
-        return f"{counted(n_copies, ITEMS[one.kind])} in common, bit for bit"
-    documents = share_documents(one, other)
+        return f"{counted(n_copies, ITEMS[first.kind])} in common, bit for bit"
+    documents = share_documents(first, second)
     if documents:
         n = counted(len(documents), "documents")
         return f"{n} in common, by name and number of tokens, as {documents[0]}"
-    n_near = share_copies(one, other, find_near_copies)
+    n_near = share_copies(first, second, find_near_copies)
     if n_near:
         n = counted(n_near, "windows")
         return f"{n} in common, up to the rounding of another batch"
@@ -279,11 +281,10 @@ def check_pooled(pairs: Pairs) -> None:
             )
 
 
-def is_same_text(one: Pair, other: Pair) -> bool:
+def is_same_text(first: Pair, second: Pair) -> bool:
     "Whether every window of one part stands in the other one, too."
-    if one.n != other.n:
+    if first.n != second.n:
         return False
-    return other.n in (
-        share_copies(one, other),
-        share_copies(one, other, find_near_copies),
-    )
+    if share_copies(first, second) == first.n:
+        return True
+    return share_copies(first, second, find_near_copies) == first.n

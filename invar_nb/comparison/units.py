@@ -121,12 +121,42 @@ class Windows:
 
     def are_alike(self, copies: np.ndarray, firsts: np.ndarray, noise: float) -> np.ndarray:
         "Whether units agree in the order of the text, or sorted by tokens and losses."
-        is_alike = self.agree(copies, firsts, self.in_text_order(), noise)
-        unlike = np.flatnonzero(~is_alike & (self.rows[copies] > 1))
+        order = self.in_text_order()
+        is_alike = self.agree(copies, firsts, order, noise)
+        is_unlike = ~is_alike & (self.rows[copies] > 1)
+        # Most of them differ in their smallest losses already: only the others are sorted.
+        unlike = np.flatnonzero(is_unlike)
+        unlike = unlike[self.have_near_minima(copies[unlike], firsts[unlike], order, noise)]
         if unlike.size:
-            by_size = np.lexsort((*self.losses[::-1], self.tokens, self.unit))
+            by_size = self.sorted_inside(np.union1d(copies[unlike], firsts[unlike]), order)
             is_alike[unlike] = self.agree(copies[unlike], firsts[unlike], by_size, noise)
         return is_alike
+
+    def have_near_minima(
+        self, copies: np.ndarray, firsts: np.ndarray, order: np.ndarray, noise: float
+    ) -> np.ndarray:
+        """Whether the smallest losses of two units agree up to the noise.
+
+        Losses that agree one by one within a tolerance have minima that agree within it.
+        """
+        starts = np.cumsum(self.rows) - self.rows
+        largest = np.maximum.reduceat(np.maximum(*map(np.abs, self.losses))[order], starts)
+        tolerance = noise * np.maximum(largest[copies], largest[firsts])
+        is_near = np.ones(copies.size, bool)
+        for loss in self.losses:
+            smallest = np.minimum.reduceat(loss[order], starts)
+            is_near &= np.abs(smallest[copies] - smallest[firsts]) <= tolerance
+        return is_near
+
+    def sorted_inside(self, units: np.ndarray, order: np.ndarray) -> np.ndarray:
+        "The `order`, but the windows of these units, which ascend, by tokens and losses."
+        places = self.windows_of(units, np.arange(order.size))
+        windows = order[places]
+        losses = [loss[windows] for loss in self.losses]
+        by_size = np.lexsort((*losses[::-1], self.tokens[windows], self.unit[windows]))
+        sorted_order = order.copy()
+        sorted_order[places] = windows[by_size]
+        return sorted_order
 
 # %% ../../nbs/comparison/00_units.ipynb #cop1
 def step_of(values: np.ndarray) -> float:
@@ -365,10 +395,12 @@ def _nearly_alike(windows: Windows, members: np.ndarray) -> np.ndarray:  # shape
     return pairs[windows.are_alike(pairs[:, 0], pairs[:, 1], NOISE)]
 
 
-def join_copies(n: int, exact: np.ndarray, near: np.ndarray) -> np.ndarray:  # shape (k, 2)
+def join_copies(
+    n: int, exact: np.ndarray, approximate: np.ndarray
+) -> np.ndarray:  # shape (k, 2)
     "Both kinds of copies of n units, each with the first unit of all that it agrees with."
     first = np.arange(n)
-    first[near[:, 0]] = near[:, 1]
+    first[approximate[:, 0]] = approximate[:, 1]
     first[exact[:, 0]] = first[exact[:, 1]]
     copies = np.flatnonzero(first != np.arange(n))
     return np.column_stack([copies, first[copies]])
@@ -388,10 +420,8 @@ def units_rule(
         order += f", in blocks of {size}"
     speaks = "the interval speaks of other passages of this text."
     if asked == "serial":
-        return (
-            asked,
-            f"Chosen by the caller: {order}." if size > 1 else "Chosen by the caller.",
-        )
+        note = f": {order}" if size > 1 else ""
+        return asked, f"Chosen by the caller{note}."
     if asked == "windows":
         return asked, _why_windows(windows, documents)
     if documents is None:
@@ -564,14 +594,18 @@ def document_columns(
     documents: Sequence[str],  # of each window
 ) -> dict[str, tuple]:
     "What all arms, one or two, know alike of every document, as columns of their windows."
-    facts = [_document_facts(arm) for arm in arms]
+    facts_of_arms = [_document_facts(arm) for arm in arms]
+    facts: dict[str, object] = {}
+    for of_arm in facts_of_arms:
+        facts |= of_arm
     ids = {*documents}
     columns = {}
-    for name in {**facts[0], **facts[-1]}:
-        values = [of_arm[name] for of_arm in facts if name in of_arm]
-        is_complete = isinstance(values[0], Mapping) and values[0].keys() >= ids
-        if values[0] == values[-1] and is_complete:
-            columns[name] = tuple([str(values[0][document]) for document in documents])
+    for name, value_of in facts.items():
+        # an arm that does not have the column does not contradict it
+        is_agreed = all(of_arm.get(name, value_of) == value_of for of_arm in facts_of_arms)
+        is_complete = isinstance(value_of, Mapping) and value_of.keys() >= ids
+        if is_agreed and is_complete:
+            columns[name] = tuple([str(value_of[document]) for document in documents])
     return columns
 
 
@@ -590,11 +624,12 @@ def _positions(tokens: np.ndarray, documents: Sequence[str] | None) -> tuple[str
     "The quarter of its document in which the middle of each window lies."
     codes, n = unit_codes(documents) if documents else (np.zeros(len(tokens), int), 1)
     lengths = np.bincount(codes, tokens, n)
-    order = np.argsort(codes, kind="stable")
+    order = np.argsort(codes, kind="stable")  # the windows, one document after another
     starts = np.cumsum(lengths) - lengths
-    ends = np.empty(len(tokens))
+    ends = np.empty(len(tokens))  # of each window, in tokens from the start of its document
     ends[order] = np.cumsum(tokens[order]) - starts[codes[order]]
-    quarter = (4 * (ends - tokens / 2) / lengths[codes]).astype(int)
+    middles = ends - tokens / 2
+    quarter = (4 * middles / lengths[codes]).astype(int)
     has_few = np.bincount(codes, minlength=n)[codes] < 4
     names = np.array([*QUARTERS, FEW_WINDOWS], object)
     return tuple(names[np.where(has_few, 4, quarter)].tolist())

@@ -31,7 +31,7 @@ from ..comparison.difference import Difference, change_text, difference_forest
 from ..comparison.family import pass_on
 from ..comparison.few_units import BlindSpot, blind_spot
 from ..comparison.rows import BASELINE, Key, Level, Row, tested_better
-from ..comparison.rules import OF_RUNS, Rules, check_read
+from ..comparison.rules import Rules, check_read
 from ..comparison.study import Study
 from ..comparison.study_pairs import check_baseline
 from ..comparison.units import FEWEST, counted
@@ -882,7 +882,7 @@ def specs_of(rules: Rules) -> list[MetricSpec]:
             'Name a column, as metrics=["loss"]',
             error=UsageError,
         )
-    check_read(rules, OF_RUNS, "runs")
+    check_read(rules, "runs")
     for rule in ("better", "scale", "margin"):
         by_metric = getattr(rules, rule)
         for name in by_metric if isinstance(by_metric, Mapping) else ():
@@ -955,7 +955,7 @@ def _adjusted_p_values(comparisons: Iterable[RunsComparison]) -> np.ndarray:
 # %% ../../nbs/runs/01_evaluator.ipynb #lev2
 def levels_of_runs(arms: Mapping[tuple[str, str], RunsArm], rules: Rules) -> Study:
     "The mean of every metric over the seeds of each arm; ContractError, UsageError."
-    check_read(rules, ("metrics", "level"), "levels of runs")
+    check_read(rules, "levels of runs")
     rows = []
     for (_, part), arm in arms.items():
         logged = dict.fromkeys(chain.from_iterable(run.metrics for run in arm.runs))

@@ -241,7 +241,7 @@ class Work:
         "What both ways of scoring take."
         shared = {"journal": self.journal, "quiet": self.quiet, "cache": self.cache}
         if self.may_end:
-            shared["look"] = partial(leave_unchanged, self.arguments)
+            shared["look"] = partial(leave_unchanged, self.arguments, self.rules)
         return shared
 
     def _prepare(self, plan: TextPlan) -> TextPlan:

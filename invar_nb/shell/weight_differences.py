@@ -15,6 +15,7 @@ from functools import partial
 # %% ../../nbs/shell/13_weight_differences.ipynb #c000
 from ..arms.arm import Arm
 from ..arms.spread import Budget
+from ..comparison.rules import Rules
 from ..comparison.same_weights import WeightsArm
 from ..comparison.study import Study, study
 from ..foundations.refuse import of_part
@@ -144,7 +145,11 @@ def _is_unchanged(differences: Mapping) -> bool:
     return differences["state"] == "identical" and not differences["settings"]
 
 
-def leave_unchanged(arguments: Mapping[str, str], weights: Mapping[str, dict]) -> None:
+def leave_unchanged(
+    arguments: Mapping[str, str],  # baseline and candidates -> as typed
+    rules: Rules,  # of the study that is raised: its report holds them as any other
+    weights: Mapping[str, dict],  # of find_weights
+) -> None:
     "Raise Unchanged where weights, config and tokenizer of all candidates are the baseline's."
     candidates = [name for name in arguments if name != "baseline"]
     if not all(name in weights and _is_unchanged(weights[name]) for name in candidates):
@@ -155,4 +160,4 @@ def leave_unchanged(arguments: Mapping[str, str], weights: Mapping[str, dict]) -
     for name, digest in digests.items():
         provenance = {"weights_digest": digest}
         arms[name] = WeightsArm(model=arguments[name], provenance=provenance)
-    raise Unchanged(study(arms))
+    raise Unchanged(study(arms, rules))

@@ -120,7 +120,10 @@ class Draws:
 
 # %% ../../nbs/statistics/04_bootstrap.ipynb #c027
 def _cells_of(v: np.ndarray, cells: int) -> np.ndarray:
-    "The number of each window's cell; an outlier has a cell of its own."
+    """The number of each window's cell; an outlier has a cell of its own.
+
+    sqrt(n) v has standard deviation 1, and the cells cover 8 of them to each side of 0.
+    """
     cell = np.rint(v * (math.sqrt(v.size) * cells / 16)).astype(np.int64) + cells // 2
     outside = np.flatnonzero((cell < 0) | (cell >= cells))
     cell[outside] = cells + np.arange(outside.size)
@@ -225,7 +228,7 @@ class Limit:
         y = self.v - xi * self.w
         mean = float(self.p @ y)
         s = math.sqrt(self.n * float(self.p @ (y - mean) ** 2))
-        reach = 9 * s + 14 * float(np.abs(y - mean).max())
+        reach = 9 * s + 14 * float(np.abs(y - mean).max())  # Bernstein's inequality
         return _Sum(xi, y, self.n * mean, s, reach)
 
     def _variance(self, total: _Sum) -> float:

@@ -230,6 +230,7 @@ class _Ratio:
             self.total, top, squares = sums
             self.units_eff = self.total * self.total / squares
         self.estimate = top / self.total
+        # |D| sqrt(sum W^2): the size of the D W_u that residuals subtract, and so round off
         self.rounding = abs(self.estimate) * self.total / math.sqrt(self.units_eff)
 
     def residuals(self, block: slice, out: np.ndarray) -> np.ndarray:

@@ -47,9 +47,10 @@ class TTest(Shown):
         "The mean of candidate - baseline with its interval, p and the number of pairs."
         p = "no p-value" if self.p_value is None else f"p = {self.p_value:.2g}"
         none = f" ({self.degenerate})" if self.degenerate else ""
+        pairs = "1 pair" if self.n == 1 else f"{self.n} pairs"
         return (
             f"candidate - baseline: {self.mean:+.4g} {ends_text(*self.interval)}, {p}, "
-            f"{self.n} pair{'s' * (self.n > 1)}{none}"
+            f"{pairs}{none}"
         )
 
     def _forest(self):
@@ -225,15 +226,21 @@ def patterns_reaching(
     sizes: np.ndarray,  # integers, shape (n,)
     least: int,
 ) -> int:
-    "How many of the 2^n sums of +-sizes are at least as far from 0 as `least`, in integers."
+    """How many of the 2^n sums of +-sizes are at least as far from 0 as `least`, in integers.
+
+    The sizes are dealt into two halves, whose 2^(n/2) sums are listed; for each sum of one
+    half the sums of the other that reach `least` with it are counted in a sorted list. Every
+    pattern has its negative, so the sums above are doubled.
+    """
     if least <= 0:
         return 2**sizes.size
     halves = [np.zeros(1, np.int64), np.zeros(1, np.int64)]
     for i, size in enumerate(sizes):
         sums = halves[i % 2]
         halves[i % 2] = np.concatenate((sums - size, sums + size))
-    left, right = np.sort(halves[0]), np.sort(halves[1])
-    return 2 * int((right.size - np.searchsorted(right, least - left)).sum())
+    sums, other_sums = np.sort(halves[0]), np.sort(halves[1])
+    reaching = other_sums.size - np.searchsorted(other_sums, least - sums)
+    return 2 * int(reaching.sum())
 
 # %% ../../nbs/statistics/05_paired_test.ipynb #c032
 def saddlepoint_share(
@@ -256,6 +263,8 @@ def saddlepoint_share(
     t = float(scipy.optimize.brentq(shortfall, 0, high, xtol=1e-300, rtol=1e-15))
     tail = np.exp(-2 * t * sizes)  # cosh itself may overflow
     K = t * float(sizes.sum()) + float(np.log1p(tail).sum()) - sizes.size * math.log(2)
+    # w is the signed root of the likelihood ratio, v the standardised t, and
+    # r = w + log(v/w)/w the normal quantile of the tail; where v/w is 0/0, its series.
     w = math.sqrt(max(2 * (t * reach - K), 0.0))
     if w < 1e-3:
         r = w * (1 - float((sizes**4).sum()) / (4 * float(sizes @ sizes) ** 2))
@@ -294,10 +303,11 @@ def sign_flip_test(
     scale = as_vector([scale or 0.0], where=where, name="scale", minimum=0)[0]
     n = d.size
     largest = float(np.abs(d).max())
-    grid = 60 - n.bit_length() - math.frexp(largest)[1]  # sums stay below 2^60
+    # In integers of a grid as fine as int64 allows, so that sums are exact: below 2^60.
+    grid = 60 - n.bit_length() - math.frexp(largest)[1]
     signed = np.rint(np.ldexp(d, grid)).astype(np.int64)
     sizes = np.sort(np.abs(signed))
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore"):  # what the rounding of the inputs may make of a tie
         ties = 8 * n * 2**-52 * np.ldexp(max(scale, largest), grid)
     reach = max(0, abs(int(signed.sum())) - math.ceil(min(ties, 2.0**62)) - n)
     if n <= EXACT_PAIRS:

@@ -221,8 +221,12 @@ def chance_of_red(
     dof = pilot.run_dof(n)
     q = _quantile(dof, level)
     doubt = _beyond(root * (delta - margin), dof, -q)
-    change = _beyond(root * delta, dof, q) if delta > 0 else (1 - level) / 2
-    return doubt if proof else min(doubt, change)
+    if proof:
+        return doubt
+    change = (1 - level) / 2
+    if delta > 0:
+        change = _beyond(root * delta, dof, q)
+    return min(doubt, change)
 
 # %% ../../nbs/statistics/10_planning.ipynb #sk02
 def chance_of_width(truth: Pilot, n: int, half_width: float, level: float = 0.95) -> float:
@@ -253,6 +257,7 @@ def skewed_assurance(
     y = x - x.mean(axis=1, keepdims=True)
     m2 = (y**2).mean(axis=1)
     m4 = (y**4).mean(axis=1)
+    # of each pilot what `as_pilot` would see, @eq-planning-kurtosis
     excess = (n - 1) / ((n - 2) * (n - 3)) * ((n + 1) * (m4 / m2**2 - 3) + 6)
     tails = 2 / (2 + np.maximum(excess, 0))
     spreads = np.sqrt(m2 * n / (n - 1) / shape)  # over the true one, which is sqrt(shape)

@@ -77,17 +77,19 @@ def pool_fixed(
         )
     share = weights / weights.sum()
     c = np.zeros(len(estimates)) if skewness is None else skewness
-    parts = (share * standard_errors) ** 2
+    parts = (share * standard_errors) ** 2  # of the variance
     total = float(parts.sum())
+    if not total:  # no text has any spread
+        return _pooled(share @ estimates, 0.0, float(nu.min()), share)
     counts = parts > 0
-    # Satterthwaite's degrees of freedom; of texts without any spread the fewest
-    joined = total**2 / float((parts[counts] ** 2 / nu[counts]).sum()) if total else nu.min()
     return _pooled(
         share @ estimates,
         math.sqrt(total),
-        float(joined),
+        # Satterthwaite's degrees of freedom
+        total**2 / float((parts[counts] ** 2 / nu[counts]).sum()),
         share,
-        float(parts**1.5 @ c) / total**1.5 if total else 0.0,
+        # third central moments add up, as variances do
+        float(parts**1.5 @ c) / total**1.5,
     )
 
 # %% ../../nbs/statistics/03_pooling.ipynb #c016

@@ -330,12 +330,10 @@ class McNemar(Shown):
         )
 
     def _forest(self):
-        bars = [("", self.difference, *(self.interval or ()), None)]
-        return (
-            Forest(bars=bars, axis="share right, candidate - baseline")
-            if self.interval
-            else None
-        )
+        if self.interval is None:
+            return None
+        bar = ("", self.difference, *self.interval, None)
+        return Forest(bars=[bar], axis="share right, candidate - baseline")
 
     to_dict = asdict
 

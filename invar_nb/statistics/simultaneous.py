@@ -19,7 +19,11 @@ _STEEPEST = (
 
 
 def _scales(nu: float) -> tuple[np.ndarray, np.ndarray]:
-    "Nodes and weights of s = sqrt(chi^2 / nu), even in log s."
+    """Nodes and weights of s = sqrt(chi^2 / nu), even in u = log s.
+
+    The density of u is s^nu exp(-nu s^2 / 2) up to a factor, and its spread about
+    1 / sqrt(2 nu); the nodes reach nine of these to each side, farther down for a small nu.
+    """
     spread = 1 / math.sqrt(2 * nu)
     u = np.linspace(-9 * spread - 12 / nu, min(9 * spread, 1.9), 32)
     weights = np.exp(nu * (u - np.expm1(2 * u) / 2))
@@ -122,13 +126,13 @@ class Family:
         return min(max(_outside(c, self.loadings, self.nu, True), p), bonferroni)
 
 # %% ../../nbs/statistics/08_simultaneous.ipynb #c041
-def _adjusted(family: Family, p: float, left: np.ndarray) -> float:
-    "Chance that the smallest p-value of those left is p or less."
-    sidak = -math.expm1(left.size * math.log1p(-p)) if p < 1 else 1.0
+def _adjusted(family: Family, p: float, remaining: np.ndarray) -> float:
+    "Chance that the smallest p-value of the remaining statistics is p or less."
+    sidak = -math.expm1(remaining.size * math.log1p(-p)) if p < 1 else 1.0
     if family.loadings is None or sidak < 1e-9:
         return sidak
     c = -float(stdtrit(family.nu, p / 2))
-    return min(max(_outside(c, family.loadings[left], family.nu), p), sidak)
+    return min(max(_outside(c, family.loadings[remaining], family.nu), p), sidak)
 
 
 def _root(family: Family, level: float, sidak: float) -> float:
