@@ -13,6 +13,7 @@ import hashlib
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, NoReturn
 
 import numpy as np
@@ -29,7 +30,7 @@ from invar_nb.models.text import (
     Documents,
     PartRead,
     document_start,
-    encode_text,
+    encode_texts,
     tokenizer_digest,
     utf8_digest,
     utf8_size,
@@ -344,7 +345,7 @@ def refuse_short(
     refuse(
         "plan_text",
         "a text must have a token to score after its first",
-        f"at most 1 token {texts.where(numbers)}",
+        f"at most 1 token {texts.places_text(numbers)}",
         cure,
     )
 
@@ -395,12 +396,17 @@ def _encode_texts(
     progress: Callable[[int, int], None] | None,  # (bytes so far, in all)
 ) -> dict[str, EncodedText]:
     "The tokens of each text, by its id."
-    *offsets, total = itertools.accumulate(map(utf8_size, texts.texts), initial=0)
-    encoded = {}
-    for name, text, offset in zip(texts.text_ids, texts.texts, offsets, strict=True):
-        show = _shifted(progress, offset, total)
-        encoded[name] = EncodedText(*encode_text(tokenizer, text, start, show))
-    return encoded
+    show = None
+    if progress is not None:
+        show = partial(_show_bytes, progress, sum(map(utf8_size, texts.texts)))
+    rows = encode_texts(tokenizer, texts.texts, start, show)
+    return {
+        name: EncodedText(*row) for name, row in zip(texts.text_ids, rows, strict=True)
+    }
+
+
+def _show_bytes(progress: Callable[[int, int], None], total: int, n_bytes: int) -> None:
+    progress(n_bytes, total)
 
 
 def _check_encoded(
@@ -410,17 +416,6 @@ def _check_encoded(
     too_short = [i for i, text in enumerate(encoded.values()) if len(text.ids) < 2]
     if too_short:
         refuse_short(tokenizer, texts, too_short, can_begin)
-
-
-def _shifted(
-    progress: Callable[[int, int], None] | None,
-    offset: int,  # bytes of the texts before
-    total: int,  # bytes of all texts
-) -> Callable[[int], None] | None:
-    "Progress of one text as a part of all of them."
-    if progress is None:
-        return None
-    return lambda n_bytes: progress(offset + n_bytes, total)
 
 # %% ../../nbs/models/01_text_plan.ipynb #pw05
 def _plan_windows(
