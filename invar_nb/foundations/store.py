@@ -110,7 +110,7 @@ MOST_VALUES = 2**24  # of one text of JSON
 
 
 def _in_unicode(value: object, has_escapes: bool) -> object:
-    """The value, where none of its texts holds half of a pair of surrogates.
+    """The value of a parsed JSON, where none of its texts holds half a pair of surrogates.
 
     Only an escape, such as \\ud83d, can make half a pair. Raises UnicodeEncodeError."""
     if has_escapes:
@@ -619,6 +619,8 @@ def clear_staging(path: str | os.PathLike) -> None:
 def _recover(path: Path) -> None:
     "Finish an exchange of folders that a killed writer began; remove what it left."
     new, old = staging(path)
+    # The old one is set aside only when the new one is whole: where it is still aside and
+    # nothing is in its place, the new one goes there
     if old.is_dir() and not path.exists():
         os.rename(new if new.is_dir() else old, path)
     for remainder in (new, old):

@@ -836,7 +836,10 @@ _LIMITS = (  # fields of configs
 def positions(
     model: object,  # a Hugging Face causal LM
 ) -> int | None:  # None: no limit, or none known
-    "How many tokens the model can read at once."
+    """How many tokens the model can read at once.
+
+    A table of positions with a padding index, as in RoBERTa, counts its positions from behind
+    that index; elsewhere the config says it, under one of several names."""
     for name, module in model.named_modules():
         padding = getattr(module, "padding_idx", None)
         if name.endswith("position_embeddings") and padding is not None:
@@ -862,7 +865,10 @@ def weights_digest(model: object) -> str:
 
 
 def checksum(model: object) -> int:
-    "A quick sum over the bits of every tensor, weighted by row; the same on every device."
+    """A quick sum over the bits of every tensor, weighted by row; the same on every device.
+
+    It shows that a model in memory was edited, at the price of reading it once. Tensors are
+    chained by an odd factor, so that two of them do not change places unseen."""
     torch, _ = import_torch("checksum")
     total = 0
     for _, tensor in sorted(model.state_dict().items()):
@@ -1057,7 +1063,8 @@ def _beyond(model: object, keys: Iterable[str]) -> list[str]:
     Layers that predict later tokens (multi-token prediction) stand there too, and are left
     out: the model does without them."""
     beyond = []
-    for key in keys:  # a file may name tensors without the prefix that modules have
+    for key in keys:
+        # A file may name tensors without the prefix that modules have
         for name in (key, f"{model.base_model_prefix}.{key}"):
             layer = _layer_beyond(model, name)
             if layer is not None:
@@ -1202,18 +1209,9 @@ def load_model(
     trusts_code = bool(trust_remote_code)
     config = _load_config(checkpoint, trusts_code)
     check_config(config, checkpoint)
-    has_own_words = checkpoint.kind == "gguf" and not tokenizer
-    if has_own_words:
-        words = gguf_tokenizer(checkpoint, config)
-    else:
-        folder = tokenizer or checkpoint.folder
-        words = load_tokenizer(folder, trust_remote_code=trusts_code)
-    file_facts = gguf_facts(checkpoint, config, words) if checkpoint.gguf_file else {}
-    rule = unknown_splitting(checkpoint, words) if has_own_words else None
-    if rule:
-        file_facts["gguf"]["unknown_splitting"] = rule
+    words, gguf = _load_words(checkpoint, config, tokenizer, trusts_code)
     model, notes = _load_weights(checkpoint, config, dtype, torch_device, trusts_code)
-    if not getattr(model, "is_quantized", False):
+    if not getattr(model, "is_quantized", False):  # some of these cannot be moved
         model = model.to(torch_device)
     facts = {
         "model": checkpoint.name,
@@ -1230,7 +1228,7 @@ def load_model(
         "device": torch_device.type,
         "tokenizer_digest": tokenizer_digest(words),
         "unexpected_weights": sorted(notes["unexpected_keys"])[:8],
-        **file_facts,
+        **gguf,
     }
     return LoadedModel(
         model=model.eval(),
@@ -1241,6 +1239,28 @@ def load_model(
         max_length=positions(model),
         checksum=checksum(model),
     )
+
+
+def _load_words(
+    checkpoint: Checkpoint,
+    config: object,
+    tokenizer: str | Path | None,  # folder, if not the model's own
+    trusts_code: bool,
+) -> tuple[object, dict]:
+    "The tokenizer, and the facts about a GGUF that stand in a report; {} of a folder."
+    has_own_words = checkpoint.kind == "gguf" and not tokenizer
+    if has_own_words:
+        words = gguf_tokenizer(checkpoint, config)
+    else:
+        folder = tokenizer or checkpoint.folder
+        words = load_tokenizer(folder, trust_remote_code=trusts_code)
+    if checkpoint.kind != "gguf":
+        return words, {}
+    facts = gguf_facts(checkpoint, config, words)
+    rule = unknown_splitting(checkpoint, words) if has_own_words else None
+    if rule:
+        facts["gguf"]["unknown_splitting"] = rule
+    return words, facts
 
 
 def _load_config(checkpoint: Checkpoint, trusts_code: bool) -> object:

@@ -221,6 +221,8 @@ def tokenize_candidates(
     questions = []
     for prompt_ids, candidates in zip(prompt_rows, examples.candidates, strict=True):
         rows = tuple(itertools.islice(text_rows, len(candidates)))
+        # A candidate may change the prompt's last token; then the seam is before that token.
+        # Of every candidate one token or more is scored, also where one begins another.
         shared = len(commonprefix([prompt_ids, *rows]))
         shortest = min(len(ids) for ids in rows)
         questions.append(CandidateTokens(rows, min(shared, shortest - 1)))

@@ -400,9 +400,7 @@ def _encode_texts(
     if progress is not None:
         show = partial(_show_bytes, progress, sum(map(utf8_size, texts.texts)))
     rows = encode_texts(tokenizer, texts.texts, start, show)
-    return {
-        name: EncodedText(*row) for name, row in zip(texts.text_ids, rows, strict=True)
-    }
+    return {name: EncodedText(*row) for name, row in zip(texts.text_ids, rows, strict=True)}
 
 
 def _show_bytes(progress: Callable[[int, int], None], total: int, n_bytes: int) -> None:
