@@ -357,7 +357,7 @@ def test_terms_of_classes_are_sums_over_classes():
 
 
 def test_groups_of_one_forecast_are_refused_with_a_cure_that_cures():
-    "Real-valued forecasts had reliability = score and resolution = uncertainty, without a word."
+    "Real-valued forecasts had reliability = score, resolution = uncertainty: no word of it."
     rng = np.random.default_rng(5)
     p = rng.random(300)
     y = rng.random(300) < p

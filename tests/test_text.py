@@ -291,7 +291,7 @@ def test_what_cannot_be_cut_stays_whole(monkeypatch):
 
 @pytest.mark.parametrize("name", TOKENIZERS)
 def test_short_texts_are_tokenised_together_as_each_alone(tokenizers, name, monkeypatch):
-    "5,000 documents were 5,000 calls of the tokenizer, each of which costs more than a short text."
+    "5,000 documents were 5,000 calls of the tokenizer, which cost more than short texts."
     monkeypatch.setattr(text_page, "TOGETHER", 400)
     tokenizer = tokenizers[name]
     texts = [*WORDS[:90].tolist(), "".join(WORDS[:200]), "a", *WORDS[90:120].tolist()]

@@ -70,7 +70,9 @@ def as_axes(ax: object, size: tuple[float, float]):  # width and height in inche
             error=UsageError,
             code="not_installed",
         )
-    return pyplot.subplots(figsize=size, layout="constrained")[1] if ax is None else ax
+    if ax is None:
+        return pyplot.subplots(figsize=size, layout="constrained")[1]
+    return ax
 
 # %% ../../nbs/foundations/05_interval.ipynb #forst1
 WORSE = "#d1490f"  # colours

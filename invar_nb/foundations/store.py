@@ -263,7 +263,9 @@ def _words_at(shape: type, path: str) -> str:
 
 def _cut(text: str) -> str:
     "A text of at most 60 characters, the middle of a longer one left out."
-    return text if len(text) <= 60 else f"{text[:40]}...{text[-12:]}"
+    if len(text) <= 60:
+        return text
+    return f"{text[:40]}...{text[-12:]}"
 
 
 @dataclass(frozen=True)
@@ -278,7 +280,9 @@ class _Complaint:
     @property
     def place(self) -> str:
         "` at rows[3].name`; '' where the path is that of the whole value."
-        return f" at {self.path.removeprefix('$').removeprefix('.')}" if self.path else ""
+        if self.path:
+            return f" at {self.path.removeprefix('$').removeprefix('.')}"
+        return ""
 
     @property
     def place_or_value(self) -> str:
@@ -290,7 +294,9 @@ class _Complaint:
     @property
     def shown(self) -> str:
         "The culprit in a sentence."
-        return "a value" if self.culprit is _UNCLEAR else _cut(repr(self.culprit))
+        if self.culprit is _UNCLEAR:
+            return "a value"
+        return _cut(repr(self.culprit))
 
 
 def _read_complaint(error: str, value: object) -> _Complaint:
@@ -403,7 +409,9 @@ def _width_for(name: str, computed: Mapping) -> float:
     if name in OF_INTERVAL:
         intervals = [computed, *(computed.get(field) for field in INTERVALS)]
         return max(map(width_of, intervals))
-    return width_of(computed.get(name)) if name.endswith(INTERVALS) else 0.0
+    if name.endswith(INTERVALS):
+        return width_of(computed.get(name))
+    return 0.0
 
 
 def differences(

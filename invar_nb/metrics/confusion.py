@@ -185,7 +185,9 @@ def _as_counts_matrix(matrix: object, where: str) -> np.ndarray:
 
 def _wilson(hits: int, trials: int, level: float) -> Interval | None:
     "Wilson's interval of a rate; None for 0/0."
-    return wilson_interval(int(hits), int(trials), level=level) if trials else None
+    if trials:
+        return wilson_interval(int(hits), int(trials), level=level)
+    return None
 
 
 def _f1_of_jaccard(jaccard: float) -> float:
@@ -398,7 +400,9 @@ def _ends_text(interval: Interval | None) -> str | None:
 
 def _number_or_none(x: float) -> float | None:
     "None for NaN."
-    return None if x != x else float(x)
+    if x != x:
+        return None
+    return float(x)
 
 
 def _class_row(scores: ClassScores, c: int) -> tuple:

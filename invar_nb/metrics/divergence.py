@@ -79,8 +79,8 @@ def _value(ends: np.ndarray, share: float) -> float:
     """The change that this share of the tokens does not exceed; `ends` as of `_step`.
 
     In a step of the grid from a to b, both of one sign, it is |a|^(1 - part) |b|^part, where
-    `part` is taken to grow evenly with the normal quantile of the share: within 2 % of the true
-    percentile for the laws that the page checks."""
+    `part` is taken to grow evenly with the normal quantile of the share: within 2 % of the
+    true percentile for the laws that the page checks."""
     if share <= 0:
         return -1.0
     if share >= 1:

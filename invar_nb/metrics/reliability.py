@@ -388,7 +388,9 @@ def _direction(confidence: float, accuracy: float, ece: float) -> str:
     "How a model is miscalibrated, by its mean confidence."
     if abs(confidence - accuracy) <= ece / 2:
         return "not calibrated"
-    return "overconfident" if confidence > accuracy else "underconfident"
+    if confidence > accuracy:
+        return "overconfident"
+    return "underconfident"
 
 
 def _ece_notes(arm: Predictions, bins: ReliabilityBins, verdict: str) -> Iterator[str]:
@@ -447,7 +449,9 @@ def _ece_detail(arm: Predictions, level: float) -> Detail:
 
 def _missing(arm: Predictions) -> str | None:
     "Why there is no ECE, or None."
-    return "the predictions carry no confidence" if arm.confidence is None else None
+    if arm.confidence is None:
+        return "the predictions carry no confidence"
+    return None
 
 
 ece_metric = Metric(

@@ -131,7 +131,9 @@ def _missing(arm: Predictions) -> str | None:
     "Why nothing can be said about these answers, or None."
     if arm.confidence is None:
         return "the predictions carry no confidence"
-    return None if len(arm) >= 30 else f"only {len(arm)} examples; at least 30 are needed"
+    if len(arm) >= 30:
+        return None
+    return f"only {len(arm)} examples; at least 30 are needed"
 
 
 smooth_calibration_metric = Metric(

@@ -231,7 +231,9 @@ class Scorer:
         if self.multiple > 1 and longest % EVEN:
             return 0  # rows that are not rounded up differ enough
         limit = positions(self.engine.model)
-        return min(7, limit - longest) if limit else 7
+        if limit:
+            return min(7, limit - longest)
+        return 7
 
 # %% ../../nbs/models/05_batches.ipynb #c026
 def plan_scoring(

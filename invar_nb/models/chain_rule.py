@@ -74,7 +74,9 @@ def _logits(torch: ModuleType, model: object, input_ids: object, **options: obje
     out = _call(model, input_ids, **options)
     if torch.is_tensor(out):
         return out
-    return out.logits if getattr(out, "logits", None) is not None else out[0]
+    if getattr(out, "logits", None) is not None:
+        return out.logits
+    return out[0]
 
 
 def _logits_of_texts(
@@ -171,7 +173,9 @@ def _ways_behind_head(config: object) -> Iterator[tuple[str, Callable | None]]:
 def _number_in(config: object, name: str) -> float | None:
     "A field of a config, where it is a number."
     value = getattr(config, name, None)
-    return value if type(value) in (int, float) else None
+    if type(value) in (int, float):
+        return value
+    return None
 
 # %% ../../nbs/models/04_chain_rule.ipynb #c033
 def look_at_model(
@@ -349,7 +353,9 @@ def behind_head(
     logits: object,  # of the head
 ) -> object:
     "The model's logits from those of its head."
-    return engine.after(logits) if engine.after else logits
+    if engine.after:
+        return engine.after(logits)
+    return logits
 
 
 def head_rows(

@@ -86,7 +86,9 @@ class Checkpoint:
     @property
     def gguf_file(self) -> str | None:
         "The option `gguf_file` of transformers; None for a folder."
-        return self.files[0].name if self.kind == "gguf" else None
+        if self.kind == "gguf":
+            return self.files[0].name
+        return None
 
     @property
     def n_bytes(self) -> int:
@@ -102,7 +104,9 @@ class Checkpoint:
     def code_digest(self) -> str | None:
         "Digest of the Python files that come with the weights; None where there are none."
         files = sorted(self.folder.glob("*.py"))
-        return _files_digest(files) if files else None
+        if files:
+            return _files_digest(files)
+        return None
 
 # %% ../../nbs/models/02_load.ipynb #h1
 def _files_digest(files: Iterable[Path]) -> str:
@@ -277,7 +281,9 @@ def unknown_splitting(
     backend = getattr(words, "backend_tokenizer", None)
     rule = getattr(backend, "pre_tokenizer", None)
     cuts_as_gpt2 = isinstance(rule, pre_tokenizers.ByteLevel)
-    return name if cuts_as_gpt2 and name not in AS_GPT2 else None
+    if cuts_as_gpt2 and name not in AS_GPT2:
+        return name
+    return None
 
 # %% ../../nbs/models/02_load.ipynb #c017
 NOTE = (
@@ -598,7 +604,9 @@ def most_numbers(
     "An upper bound of the weights that the files can hold; exact for plain safetensors."
     if quantized or checkpoint.kind == "pickle":
         n_bytes = sum(path.stat().st_size for path in checkpoint.files)
-        return 8 * n_bytes if quantized else n_bytes
+        if quantized:
+            return 8 * n_bytes
+        return n_bytes
     return sum(t.n for t in stored_tensors(checkpoint))
 
 # %% ../../nbs/models/02_load.ipynb #c031
@@ -942,7 +950,9 @@ def _best_device(torch: ModuleType) -> str:
     "The name of an accelerator that is there, else cpu."
     if torch.cuda.is_available():
         return "cuda"
-    return "mps" if torch.backends.mps.is_available() else "cpu"
+    if torch.backends.mps.is_available():
+        return "mps"
+    return "cpu"
 
 
 def describe(model: object) -> dict:
@@ -1086,7 +1096,9 @@ def _layer_beyond(model: object, name: str) -> int | None:
         return None
     n_predicting = getattr(model.config.get_text_config(), "num_nextn_predict_layers", None)
     layer = int(match[2])
-    return layer if layer >= len(layers) + (n_predicting or 0) else None
+    if layer >= len(layers) + (n_predicting or 0):
+        return layer
+    return None
 
 # %% ../../nbs/models/02_load.ipynb #c050
 def _load_weights(

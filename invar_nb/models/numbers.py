@@ -33,7 +33,9 @@ def decode(data: bytes, kind: str) -> np.ndarray:
     if kind == "BF16":
         return (np.frombuffer(data, "<u2").astype("<u4") << 16).view("<f4")
     numbers = np.frombuffer(data, DTYPES.get(kind, "u1"))
-    return numbers.astype("f4") if kind == "F16" else numbers
+    if kind == "F16":
+        return numbers.astype("f4")
+    return numbers
 
 
 def cast(x: np.ndarray, kind: str) -> np.ndarray:

@@ -50,7 +50,9 @@ class Examples:
     def classes(self) -> tuple[str, ...] | None:
         "The candidates, where every question has the same ones in one order."
         are_equal = len(set(self.candidates)) == 1 and len(self.candidates[0]) > 1
-        return self.candidates[0] if are_equal else None
+        if are_equal:
+            return self.candidates[0]
+        return None
 
     @property
     def digest(self) -> str:

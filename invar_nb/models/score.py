@@ -358,7 +358,9 @@ def _scorer(
 ) -> Scorer:
     "The batches of a plan, in reverse for a control."
     scorer = plan_scoring(model, plan.token_ids, plan.windows, batch_tokens=batch_tokens)
-    return scorer.backwards() if backwards else scorer
+    if backwards:
+        return scorer.backwards()
+    return scorer
 
 # %% ../../nbs/models/06_score.ipynb #c020
 def score_windows(

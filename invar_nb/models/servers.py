@@ -218,7 +218,9 @@ def _read_key() -> str:
 def _pause_wished(reply: Reply, default: float) -> float:
     "Seconds to wait, as the header Retry-After says; a date in it is not read."
     is_number_of_seconds = re.fullmatch(r"\d+(\.\d+)?", reply.retry_after or "")
-    return float(reply.retry_after) if is_number_of_seconds else default
+    if is_number_of_seconds:
+        return float(reply.retry_after)
+    return default
 
 
 def _transport_problem(error: Exception, timeout: float) -> str:
@@ -330,7 +332,9 @@ def _at(value: object, *path: str | int, kind: type = object) -> object:
             value = value[step]
         except (KeyError, IndexError, TypeError):
             return None
-    return value if isinstance(value, kind) else None
+    if isinstance(value, kind):
+        return value
+    return None
 
 # %% ../../nbs/models/09_servers.ipynb #sv05
 def _model_entry(
@@ -750,7 +754,9 @@ def _passage(plan: TextPlan, k: int, longest: int) -> np.ndarray:
     "Tokens of window k without its last one, so that no window of the plan is asked for."
     w = plan.windows[k]
     ids = plan.token_ids[w.document_id][w.start : w.stop]
-    return ids[: min(longest, len(ids) - 1)] if len(ids) > 2 else ids
+    if len(ids) > 2:
+        return ids[: min(longest, len(ids) - 1)]
+    return ids
 
 
 def _start_passage(scorer: Scorer, plan: TextPlan, k: int) -> Future:

@@ -163,7 +163,9 @@ class Documents:
 
     def whole(self) -> "Documents":
         "All texts of the files."
-        return self if self.part_read is None else read_documents(self.part_read.paths)
+        if self.part_read is None:
+            return self
+        return read_documents(self.part_read.paths)
 
     def places_text(self, numbers: Sequence[int]) -> str:
         "`in a.jsonl, line 3, 7`, or `as text 0, 4`: where texts stand, 20 at most."
@@ -196,9 +198,10 @@ def leading_texts(texts: Iterable[str], n_bytes: int) -> tuple[str, ...]:
         if total >= n_bytes:
             break
         utf8 = text.encode()
-        if len(utf8) > n_bytes:
-            text = utf8[:n_bytes].decode(errors="ignore")  # without half a character
-        leading.append(text)
+        if len(utf8) <= n_bytes:
+            leading.append(text)
+        else:
+            leading.append(utf8[:n_bytes].decode(errors="ignore"))  # without half a character
         total += len(utf8)
     return tuple(leading)
 
@@ -323,7 +326,7 @@ def _read_file(
             file=file,
             places=[f"{path}, {line}" for line in table.places],
             texts=table.column("text"),
-            languages=table.columns.get("language", [None] * len(table)),
+            languages=table.columns.get("language", [None for _ in table.places]),
             is_complete=is_complete,
         )
     return FileTexts(
@@ -574,7 +577,9 @@ def shared_cut(
     if cut is None:
         return None
     reach = overlap // 2
-    return cut if left.near(cut, reach).equals(right.near(cut, reach)) else None
+    if left.near(cut, reach).equals(right.near(cut, reach)):
+        return cut
+    return None
 
 
 def _search_width(overlap: int) -> int:

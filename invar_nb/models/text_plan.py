@@ -386,7 +386,9 @@ class EncodedText(NamedTuple):
 def _start(tokenizer: object, texts: Documents, cut: Cut) -> tuple[int, ...]:
     "The tokens before each text; those before the first document are those before all."
     start = document_start(tokenizer, texts.texts[0], cut.bos)
-    return start if cut.prefix_token is None else (cut.prefix_token, *start)
+    if cut.prefix_token is None:
+        return start
+    return (cut.prefix_token, *start)
 
 
 def _encode_texts(
@@ -462,7 +464,9 @@ def _scored_bytes(
         return None
     sums = [encoded[w.document_id].sizes[w.score_from : w.stop].sum() for w in windows]
     n_bytes = np.array(sums, dtype=np.int64)
-    return None if n_bytes.min() < 1 else n_bytes
+    if n_bytes.min() < 1:
+        return None
+    return n_bytes
 
 # %% ../../nbs/models/01_text_plan.ipynb #begin12
 LEAST_READ = 2**20  # bytes of text
@@ -777,7 +781,9 @@ def _limits(first: int, last: int, unit: str) -> str:
     "`2 to 3 tokens`, `1 token`, `2 tokens`."
     if first < last:
         return f"{first} to {last} {unit}s"
-    return f"{first} {unit}" if first == 1 else f"{first} {unit}s"
+    if first == 1:
+        return f"{first} {unit}"
+    return f"{first} {unit}s"
 
 # %% ../../nbs/models/01_text_plan.ipynb #tc8
 def class_sums(

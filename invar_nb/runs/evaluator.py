@@ -299,8 +299,12 @@ def decide(
     m = spec.improvement_threshold
     is_significant = p_value is not None and p_value <= spec.significance_threshold
     if is_significant and abs(d.improvement) >= m and d.improvement != 0:
-        return "improved" if d.improvement > 0 else "regressed"
-    return "equivalent" if _is_inside(d, m) and d.n >= FEWEST else "inconclusive"
+        if d.improvement > 0:
+            return "improved"
+        return "regressed"
+    if _is_inside(d, m) and d.n >= FEWEST:
+        return "equivalent"
+    return "inconclusive"
 
 
 def _is_inside(d: Difference, margin: float) -> bool:
@@ -317,7 +321,9 @@ def not_worse(d: Difference, threshold: float) -> bool:
     "Whether a loss of the threshold is ruled out: by the interval, of few seeds by the test."
     if d.fallback is not None and not all_equal(d):
         return False
-    return d.worse.high < threshold if d.n >= FEWEST else tested_better(d)
+    if d.n >= FEWEST:
+        return d.worse.high < threshold
+    return tested_better(d)
 
 # %% ../../nbs/runs/01_evaluator.ipynb #c034
 MOST_SEEDS = 10_000  # that are suggested
@@ -364,7 +370,9 @@ class ShownRuns(Shown):
     def summary(self) -> str:
         "The verdict, a table, the seeds and the test."
         head, *below = self._sentences()
-        return "\n".join([head, "", *aligned(self._table()), "", *below]) if below else head
+        if below:
+            return "\n".join([head, "", *aligned(self._table()), "", *below])
+        return head
 
     @property
     def blind_spot(self) -> BlindSpot | None:
@@ -600,7 +608,9 @@ def _claim_text(c: RunsComparison) -> str:
     claim = c.judgement.claim
     m = c.spec.improvement_threshold
     if claim == "inconclusive":
-        return "Not worse" if not_worse(d, m) else "Inconclusive"
+        if not_worse(d, m):
+            return "Not worse"
+        return "Inconclusive"
     if claim != "equivalent":
         return claim.title()
     margin = margin_text(m, d)
@@ -1025,7 +1035,9 @@ def _candidate_names(arms: Mapping[tuple[str, str], RunsArm]) -> list[str]:
 def _number_or_infinity(name: str) -> float:
     "The number that a name spells; names that are none stand behind all numbers."
     value = spelled(name)
-    return value if is_number(value) else math.inf
+    if is_number(value):
+        return value
+    return math.inf
 
 # %% ../../nbs/runs/01_evaluator.ipynb #sr04
 def _compare_candidates(
