@@ -340,7 +340,7 @@ def seeds_for_power(d: Difference, *, threshold: float, level: float) -> int | N
     if not sd or size == threshold == 0:
         return None
     by_normal_law = n_for_power(sd, size, threshold, level=level)
-    if by_normal_law >= MOST_SEEDS:
+    if by_normal_law is None or by_normal_law >= MOST_SEEDS:
         return None
     has_power = partial(_has_power, sd, size, threshold, level)
     return next(n for n in count(by_normal_law) if has_power(n))
@@ -352,7 +352,10 @@ def _has_power(sd: float, size: float, threshold: float, level: float, n: int) -
     `n_for_power` plans by the normal law. A t interval of n seeds is as wide as the normal one
     of a higher level, and at that level it must ask for n seeds or fewer."""
     normal_level = math.erf(stdtrit(n - 1, (1 + level) / 2) / math.sqrt(2))
-    return normal_level < 1 and n_for_power(sd, size, threshold, level=normal_level) <= n
+    if normal_level == 1:
+        return False
+    needed = n_for_power(sd, size, threshold, level=normal_level)
+    return needed is not None and needed <= n
 
 # %% ../../nbs/runs/01_evaluator.ipynb #jd01
 @dataclass(frozen=True, kw_only=True)
