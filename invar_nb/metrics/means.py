@@ -243,10 +243,16 @@ class _Score:
                 fields["arm_interval"] = self.arm_interval
             return fields
         is_inside = values.min(initial=0.0) >= 0 and values.max(initial=0.0) <= 1
-        is_named = names_share(title) or (not self.name and all(map(_is_of_counts, arms)))
-        if is_inside and is_named:
+        if is_inside and self._is_share(title, arms):
             return as_share
         return {"totals": self.totals, "arm_interval": self.arm_interval}
+
+    def _is_share(self, title: str, arms: Sequence[Arm]) -> bool:
+        "Whether values between 0 and 1 are shares: by their name, or as means of 0 and 1."
+        if names_share(title):
+            return True
+        has_counts = not self.name  # a further score has no repeats of its own
+        return has_counts and all(map(_is_of_counts, arms))
 
 
 def score_of(

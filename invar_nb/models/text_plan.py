@@ -38,7 +38,10 @@ from invar_nb.models.text import (
 
 # %% ../../nbs/models/01_text_plan.ipynb #c007
 def _hf(n: int, length: int, stride: int) -> Iterator[tuple[int, int, int]]:
-    "(start, score_from, stop) of the documentation's loop; the shift loses a first token."
+    """(start, score_from, stop) as in the loop of the documentation of transformers.
+
+    A window scores what no earlier one did. Of its own first token there is no logit, so a
+    window that begins where the last one ended loses that token."""
     scored_to = 0
     for start in range(0, n, stride):
         stop = min(start + length, n)
@@ -737,22 +740,28 @@ def _classes_by_context(windows: Sequence[Window]) -> TokenClasses:
     "Quarters of the longest context, by the number of tokens before a token."
     longest = max(window.stop - window.start - 1 for window in windows)
     lengths = np.arange(1, longest + 1)
-    values, codes = _quarters(4 * (lengths - 1) // longest, lengths, "token")
-    return TokenClasses(by="context", values=values, table=np.append(0, codes))
+    quarters = 4 * (lengths - 1) // longest
+    values, codes = _quarters(quarters, lengths, "token")
+    table = np.append(0, codes)  # a token without context is never scored; its code is unused
+    return TokenClasses(by="context", values=values, table=table)
 
 
 def _classes_by_frequency(
     documents: Mapping[str, np.ndarray], windows: Sequence[Window]
 ) -> TokenClasses:
-    "Quarters of the scored tokens, ordered by how often each token id is scored."
+    """Quarters of the scored tokens, ordered by how often each token id is scored.
+
+    Ids that are scored equally often stay together, in the quarter that the middle one of
+    their tokens lies in."""
     counts = np.zeros(1 + max(int(ids.max()) for ids in documents.values()), np.int64)
     for window in windows:
         ids = documents[window.document_id][window.score_from : window.stop]
         counts += np.bincount(ids, minlength=len(counts))
     times, index, n_ids = np.unique(counts, return_inverse=True, return_counts=True)
     tokens = times * n_ids  # scored, of the ids that are scored so many times
-    upto = np.cumsum(tokens)
-    quarter = 2 * (2 * upto - tokens) // upto[-1]  # of the middle one of these tokens
+    ends = np.cumsum(tokens)  # of these groups, in the order of all scored tokens
+    twice_the_middle = 2 * ends - tokens
+    quarter = 2 * twice_the_middle // ends[-1]  # 4 times the middle's share of all, 0 to 3
     is_scored = times > 0  # an id that is never scored gets a code that nothing asks for
     names = ("rare", "uncommon", "common", "very common")
     values, codes = _quarters(quarter[is_scored], times[is_scored], "time", names)
@@ -772,8 +781,10 @@ def _quarters(
     values = []
     for q in used:
         inside = numbers[quarter == q]
-        limits = _limits(inside.min(), inside.max(), unit)
-        values.append(f"{names[q]}, {limits}" if names[q] else limits)
+        value = _limits(inside.min(), inside.max(), unit)
+        if names[q]:
+            value = f"{names[q]}, {value}"
+        values.append(value)
     return tuple(values), codes
 
 
