@@ -294,7 +294,9 @@ class Connection:
             retries = min(2, retries)
         for attempt in range(1 + retries):
             doubled = min(30.0, self.requests.backoff * 2**attempt)
-            pause = doubled * random.uniform(0.5, 1)  # so that requests do not come back at once
+            pause = doubled * random.uniform(
+                0.5, 1
+            )  # so that requests do not come back at once
             try:
                 with anyio.fail_after(self.requests.timeout):
                     reply = await exchange(url, body, limit, self.options)

@@ -388,7 +388,7 @@ def compare_weights(
     checkpoints = [_find(path, revision) for path in (baseline, candidate)]
     reason = not_comparable(checkpoints)
     tables = []
-    if not reason:
+    if not reason:  # also of equal files: a damaged one is refused, not called identical
         tables = [read_table(checkpoint) for checkpoint in checkpoints]
     first, second = checkpoints
     files = WeightsDifference(

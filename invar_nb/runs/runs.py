@@ -391,13 +391,15 @@ def find_failures(
         for run in runs:
             reason = find_failure(run, metric)
             if reason:
+                # Sorted so, runs of unknown seeds stand behind the others
                 failed.append((run.seed is None, run.seed or 0, arm, reason))
     if not failed:
         return None
     is_unknown, seed, arm, reason = min(failed)
     counts = Counter(arm for _, _, arm, _ in failed)
+    name = "unknown" if is_unknown else str(seed)
     return Failures(
-        first=f"the {arm} run of seed {'unknown' if is_unknown else seed} {reason}",
+        first=f"the {arm} run of seed {name} {reason}",
         n_failed=(counts["baseline"], counts["candidate"]),
         n_runs=(len(arms["baseline"]), len(arms["candidate"])),
     )
