@@ -335,11 +335,12 @@ def table(n, classes, seed):
 
 def test_terms_of_classes_are_sums_over_classes():
     p, label = table(400, 4, seed=4)
-    for n_bins in (None, 10):
-        whole, each = (
-            brier_decomposition(p, label, n_bins=n_bins),
-            [brier_decomposition(p[:, c], label == c, n_bins=n_bins) for c in range(4)],
-        )
+    quarters = np.eye(4)[label] / 2 + 1 / 8  # forecasts that repeat
+    for forecasts, n_bins in ((quarters, None), (p, 10)):
+        whole = brier_decomposition(forecasts, label, n_bins=n_bins)
+        each = [
+            brier_decomposition(forecasts[:, c], label == c, n_bins=n_bins) for c in range(4)
+        ]
         for name in TERMS:
             np.testing.assert_allclose(
                 getattr(whole, name),
@@ -349,10 +350,23 @@ def test_terms_of_classes_are_sums_over_classes():
             )
         for k, factor in zip(NORMALIZATIONS, (1, 0.25, 0.5), strict=True):
             assert (
-                brier_decomposition(p, label, n_bins=n_bins, normalization=k).score
+                brier_decomposition(forecasts, label, n_bins=n_bins, normalization=k).score
                 == pytest.approx(factor * whole.score)
-                == pytest.approx(brier_score(p, label, normalization=k))
+                == pytest.approx(brier_score(forecasts, label, normalization=k))
             )
+
+
+def test_groups_of_one_forecast_are_refused_with_a_cure_that_cures():
+    "Real-valued forecasts had reliability = score, resolution = uncertainty: no word of it."
+    rng = np.random.default_rng(5)
+    p = rng.random(300)
+    y = rng.random(300) < p
+    with pytest.raises(ContractError, match="300 of 300 that equal no other.*n_bins=10"):
+        brier_decomposition(p, y)
+    assert brier_decomposition(p, y, n_bins=10).reliability < 0.05
+    assert brier_decomposition(p.round(1), y).within_bin_variance < 1e-30
+    with pytest.raises(ContractError, match="equal no other"):
+        brier_decomposition(*table(300, 3, seed=5))
 
 
 def test_scikit_learn():

@@ -421,6 +421,23 @@ def test_the_exact_p_value_stands_beside_an_outlying_difference(newer, shown):
     )
 
 
+def test_a_change_that_only_rounding_keeps_below_the_threshold_asks_for_no_number_of_seeds():
+    "No number of seeds tells it from the threshold: this ended with a TypeError."
+    base = [10.0, 10.2, 9.8, 10.1, 9.9]
+    steps = [0.001, -0.001, 0.001, -0.001, 0.0]
+    runs = [
+        [{"seed": i, "terminal": "ok", "acc": x} for i, x in enumerate(values)]
+        for values in (base, [x + 0.2 + step for x, step in zip(base, steps, strict=True)])
+    ]
+    c = compare_runs(
+        MetricSpec("acc", improvement_threshold=0.02),
+        baseline_runs=runs[0],
+        candidate_runs=runs[1],
+    )
+    assert 0.02 - 1e-15 < c.difference.delta < 0.02
+    assert c.verdict.claim == "inconclusive" and c.verdict.n_for_power is None
+
+
 def test_few_seeds_and_small_changes():
     v = one(PPL, [20.0], [30.0]).verdict
     assert (v.verdict, v.claim, v.p_value, v.n_for_power, v.not_worse) == (

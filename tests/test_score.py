@@ -351,6 +351,27 @@ def test_models_with_logits_of_their_own(build):
 
 
 # --- memory, modes, numbers ------------------------------------------------------------------------------------------------------------
+def test_a_look_at_a_large_vocabulary_makes_few_logits():
+    "262,144 logits of each of 96 tokens took seconds of every call."
+    config = transformers.LlamaConfig(
+        vocab_size=2**18,
+        hidden_size=8,
+        intermediate_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+    )
+    model = transformers.LlamaForCausalLM(config).eval()
+    n_tokens = []
+    count = model.lm_head.register_forward_pre_hook(
+        lambda _, inputs: n_tokens.append(inputs[0].shape[:-1].numel())
+    )
+    engine = look_at_model(model, text_ids(97))
+    count.remove()
+    assert engine.path == "head" and engine.vocab_size == 2**18
+    assert n_tokens == [8, 16, 8]  # the example, twice beside a change, and by the head alone
+
+
 def test_a_look_costs_three_short_passes(truth):
     "Then only scored rows reach the head: packed into blocks, in tiles; a head that somebody listens to is called."
     model, ids, windows, _ = truth("llama untied 97", "overlapping")

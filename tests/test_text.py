@@ -289,6 +289,24 @@ def test_what_cannot_be_cut_stays_whole(monkeypatch):
     assert sizes.sum() == len(text) == shown[-1]
 
 
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_short_texts_are_tokenised_together_as_each_alone(tokenizers, name, monkeypatch):
+    "5,000 documents were 5,000 calls of the tokenizer, which cost more than short texts."
+    monkeypatch.setattr(text_page, "TOGETHER", 400)
+    tokenizer = tokenizers[name]
+    texts = [*WORDS[:90].tolist(), "".join(WORDS[:200]), "a", *WORDS[90:120].tolist()]
+    watched = Watched(tokenizer)
+    shown = []
+    rows = [*text_page.encode_texts(watched, texts, (7,), shown.append)]
+    for text, (ids, sizes) in zip(texts, rows, strict=True):
+        alone = encode_text(tokenizer, text, (7,))
+        np.testing.assert_array_equal(ids, alone[0])
+        np.testing.assert_array_equal(sizes, alone[1])
+    assert len(watched.calls) < 8 and len(texts) == 122
+    assert len(shown) == 122 and shown == sorted(shown)
+    assert shown[-1] == sum(len(text.encode()) for text in texts)
+
+
 def test_a_long_text_is_read_several_pieces_at_a_time_and_shows_how_far(monkeypatch):
     monkeypatch.setattr(text_page, "LONGEST_UNCUT", 1024)
     monkeypatch.setattr(text_page._pieces, "__defaults__", (1024, 256))

@@ -70,7 +70,9 @@ def as_axes(ax: object, size: tuple[float, float]):  # width and height in inche
             error=UsageError,
             code="not_installed",
         )
-    return pyplot.subplots(figsize=size, layout="constrained")[1] if ax is None else ax
+    if ax is None:
+        return pyplot.subplots(figsize=size, layout="constrained")[1]
+    return ax
 
 # %% ../../nbs/foundations/05_interval.ipynb #forst1
 WORSE = "#d1490f"  # colours
@@ -257,8 +259,10 @@ def _finite(value: object, where: str, name: str) -> float:
 
 def ends_text(low: float, high: float) -> str:
     "`[1.000213, 1.000497]`: with the digits in which the ends differ."
-    size = max(abs(low), abs(high)) / (high - low or math.inf)
-    digits = 4 if size < 100 else min(3 + math.ceil(math.log10(size)), 17)
+    size = max(abs(low), abs(high)) / (high - low or math.inf)  # in widths of the interval
+    digits = 4
+    if size >= 100:  # then the first digits of both ends agree
+        digits = min(3 + math.ceil(math.log10(size)), 17)
     return f"[{low:.{digits}g}, {high:.{digits}g}]"
 
 # %% ../../nbs/foundations/05_interval.ipynb #cfd2

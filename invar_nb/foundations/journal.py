@@ -264,7 +264,9 @@ def _saved_result(journal: Path) -> str | None:
         return None
     with _unfinished(journal) as link:
         row = link.execute("SELECT result FROM work").fetchone() if link else None
-    return row[0] if row else None
+    if row:
+        return row[0]
+    return None
 
 
 def clear_finished(

@@ -60,7 +60,9 @@ class UsageError(ContractError):
 
 def _plain(value: object) -> object:
     "A numpy scalar as the Python number it holds: errors say 3.5, not np.float64(3.5)."
-    return value.item() if getattr(value, "ndim", 1) == 0 else value
+    if getattr(value, "ndim", 1) == 0:
+        return value.item()
+    return value
 
 
 def shown(value: object) -> str:
@@ -75,7 +77,9 @@ def shown(value: object) -> str:
 def _one_line(text: str, longest: int = 160) -> str:
     "Line breaks and control characters escaped, the middle of a long text left out."
     text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-    return text if len(text) <= longest else f"{text[: longest - 45]} ... {text[-40:]}"
+    if len(text) <= longest:
+        return text
+    return f"{text[: longest - 45]} ... {text[-40:]}"
 
 # %% ../../nbs/foundations/00_refuse.ipynb #c028
 def refuse(
@@ -204,7 +208,9 @@ def as_listed(values: object, *, where: str, name: str) -> list:
             f"dtype {dtype}",
             "Write them as text, or as numbers of one unit",
         )
-    return values.tolist() if hasattr(values, "tolist") else list(values)
+    if hasattr(values, "tolist"):
+        return values.tolist()
+    return list(values)
 
 
 def _pandas_indices(columns: Mapping[str, object]) -> dict[str, Any]:
@@ -294,7 +300,9 @@ def _as_array(
             return np.array(items, dtype=bool)
         must = f"{name} must be numbers, not booleans"
         refuse_first(is_boolean, items, where, must, "Write 1 and 0 if you mean numbers")
-    return _fit_float64(array, where, name) if kind == "O" else array
+    if kind == "O":
+        return _fit_float64(array, where, name)
+    return array
 
 # %% ../../nbs/foundations/00_refuse.ipynb #c002
 def as_vector(
@@ -407,7 +415,9 @@ def find_precision(values: object) -> np.dtype | None:
         kind = np.asarray(values).dtype
     except (TypeError, ValueError, RuntimeError):
         return None  # refused where it is read
-    return kind if kind in (np.float16, np.float32) else None
+    if kind in (np.float16, np.float32):
+        return kind
+    return None
 
 # %% ../../nbs/foundations/00_refuse.ipynb #c038
 def is_writable(text: str) -> bool:
@@ -449,7 +459,9 @@ def _is_too_long(value: object) -> bool:
 
 def _spelled(name: str | numbers.Integral) -> str:
     "Plain text; a subclass of `str` may spell itself otherwise."
-    return str.__str__(name) if isinstance(name, str) else str(int(name))
+    if isinstance(name, str):
+        return str.__str__(name)
+    return str(int(name))
 
 
 def as_names(
@@ -494,13 +506,17 @@ def nearest(text: object, names: Iterable[str]) -> str | None:
     name_of = {str(name).strip().lower(): name for name in names}
     candidates = difflib.get_close_matches(text, name_of, n=1, cutoff=0.5)
     candidates += [folded for folded in name_of if _abbreviates(text, folded)]
-    return name_of[candidates[0]] if candidates else None
+    if candidates:
+        return name_of[candidates[0]]
+    return None
 
 
 def suggest(text: str, names: Iterable[str], otherwise: str = "Choose one of them") -> str:
     "A cure for a misspelt or abbreviated name: the nearest of the names, if there is one."
     name = nearest(text, names)
-    return otherwise if name is None else f"Did you mean {name!r}?"
+    if name is None:
+        return otherwise
+    return f"Did you mean {name!r}?"
 
 # %% ../../nbs/foundations/00_refuse.ipynb #c025
 def as_choice(

@@ -110,7 +110,7 @@ MOST_VALUES = 2**24  # of one text of JSON
 
 
 def _in_unicode(value: object, has_escapes: bool) -> object:
-    """The value, where none of its texts holds half of a pair of surrogates.
+    """The value of a parsed JSON, where none of its texts holds half a pair of surrogates.
 
     Only an escape, such as \\ud83d, can make half a pair. Raises UnicodeEncodeError."""
     if has_escapes:
@@ -263,7 +263,9 @@ def _words_at(shape: type, path: str) -> str:
 
 def _cut(text: str) -> str:
     "A text of at most 60 characters, the middle of a longer one left out."
-    return text if len(text) <= 60 else f"{text[:40]}...{text[-12:]}"
+    if len(text) <= 60:
+        return text
+    return f"{text[:40]}...{text[-12:]}"
 
 
 @dataclass(frozen=True)
@@ -278,7 +280,9 @@ class _Complaint:
     @property
     def place(self) -> str:
         "` at rows[3].name`; '' where the path is that of the whole value."
-        return f" at {self.path.removeprefix('$').removeprefix('.')}" if self.path else ""
+        if self.path:
+            return f" at {self.path.removeprefix('$').removeprefix('.')}"
+        return ""
 
     @property
     def place_or_value(self) -> str:
@@ -290,7 +294,9 @@ class _Complaint:
     @property
     def shown(self) -> str:
         "The culprit in a sentence."
-        return "a value" if self.culprit is _UNCLEAR else _cut(repr(self.culprit))
+        if self.culprit is _UNCLEAR:
+            return "a value"
+        return _cut(repr(self.culprit))
 
 
 def _read_complaint(error: str, value: object) -> _Complaint:
@@ -403,7 +409,9 @@ def _width_for(name: str, computed: Mapping) -> float:
     if name in OF_INTERVAL:
         intervals = [computed, *(computed.get(field) for field in INTERVALS)]
         return max(map(width_of, intervals))
-    return width_of(computed.get(name)) if name.endswith(INTERVALS) else 0.0
+    if name.endswith(INTERVALS):
+        return width_of(computed.get(name))
+    return 0.0
 
 
 def differences(
@@ -619,6 +627,8 @@ def clear_staging(path: str | os.PathLike) -> None:
 def _recover(path: Path) -> None:
     "Finish an exchange of folders that a killed writer began; remove what it left."
     new, old = staging(path)
+    # The old one is set aside only when the new one is whole: where it is still aside and
+    # nothing is in its place, the new one goes there
     if old.is_dir() and not path.exists():
         os.rename(new if new.is_dir() else old, path)
     for remainder in (new, old):

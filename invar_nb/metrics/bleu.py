@@ -43,9 +43,10 @@ class BleuRecipe:
         if self.weights is not None:
             weights = as_vector(self.weights, where="bleu", name="weights", minimum=0.0)
             object.__setattr__(self, "weights", tuple(weights.tolist()))
-        orders = len(self.weights or range(4)) if self.max_n is None else self.max_n
-        orders = as_count(orders, where="bleu", name="max_n")
-        object.__setattr__(self, "max_n", orders)
+        max_n = self.max_n
+        if max_n is None:
+            max_n = len(self.weights) if self.weights else 4
+        object.__setattr__(self, "max_n", as_count(max_n, where="bleu", name="max_n"))
         if self.weights:
             self._check_weights()
         if self.smoothing_value is not None:
@@ -54,6 +55,7 @@ class BleuRecipe:
     def _check_weights(self) -> None:
         "Refuse weights that do not fit the orders."
         has_sum = len(self.weights) == self.max_n and abs(sum(self.weights) - 1) <= 1e-12
+        # With effective_order the first may be the only one that is left
         has_first = not self.effective_order or self.weights[0] > 0
         if not has_sum or not has_first:
             refuse(
@@ -109,7 +111,8 @@ def _scorer(arm: Translations, recipe: BleuRecipe, **changed: Any) -> Any:
 
 def _rows(arm: Translations, recipe: BleuRecipe) -> np.ndarray:  # int64, shape (n, 2 + 2 N)
     "One additive row for each segment: c, r, m_1 ... m_N, h_1 ... h_N."
-    counter = _scorer(arm, recipe, smooth_method="none", effective_order=True)  # counts alone
+    # Only its counts are used, which no smoothing and no order changes
+    counter = _scorer(arm, recipe, smooth_method="none", effective_order=True)
     scores = map(counter.sentence_score, arm.hypotheses, arm.references)
     rows = [[score.sys_len, score.ref_len, *score.counts, *score.totals] for score in scores]
     return np.array(rows, dtype=np.int64)
@@ -131,11 +134,16 @@ class BleuScore:
 
 def _order_weights(recipe: BleuRecipe, totals: Sequence[int]) -> list[float]:
     "w_n; with effective_order only those of the orders that the candidate has, sum 1."
-    weights = recipe.weights or (1 / recipe.max_n,) * recipe.max_n
+    weights = np.full(recipe.max_n, 1 / recipe.max_n)
+    if recipe.weights is not None:
+        weights = np.array(recipe.weights)
     if not recipe.effective_order:
-        return [*weights]
-    weights = [w if h > 0 else 0.0 for w, h in zip(weights, totals, strict=True)]
-    return [w / (sum(weights) or 1) for w in weights]
+        return weights.tolist()
+    weights[np.array(totals) == 0] = 0.0
+    total = sum(weights.tolist())
+    if total == 0:  # an empty candidate, which scores 0 anyway
+        return weights.tolist()
+    return (weights / total).tolist()
 
 
 def _score(sums: Sequence[int], recipe: BleuRecipe, signature: str = "") -> BleuScore:

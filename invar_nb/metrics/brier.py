@@ -65,9 +65,11 @@ NORMALIZATIONS = ("sum", "mean", "half")
 def _factor(normalization: str, classes: int, where: str) -> float:
     "What a row's sum of squares is multiplied by."
     as_choice(normalization, NORMALIZATIONS, where=where, name="normalization")
-    if classes == 1:
+    if classes == 1 or normalization == "sum":
         return 1.0  # one column has one square
-    return {"sum": 1.0, "mean": 1 / classes, "half": 0.5}[normalization]
+    if normalization == "half":
+        return 0.5
+    return 1 / classes
 
 
 def brier_score(
@@ -98,23 +100,25 @@ class BrierDecomposition:
 
 
 def _terms(p: np.ndarray, y: np.ndarray, index: np.ndarray) -> np.ndarray:
-    "The six terms of one column, in the order of BrierDecomposition."
-    sizes = np.bincount(index)
-    count = np.maximum(sizes, 1)  # an empty bin adds 0
-    mean, rate = (np.bincount(index, weights=v) / count for v in (p, y))
+    """The six terms of one column, in the order of BrierDecomposition.
+
+    `index` is the bin m of each forecast; in the symbols of @eq-brier-terms and
+    @eq-brier-group, `mean` and `rate` are the bins' means of p and y, `base` is the mean of
+    all y, and a and h are the deviations of p and y inside their bins."""
+    sizes = np.bincount(index)  # n_m
+    divisors = np.maximum(sizes, 1)  # an empty bin adds 0
+    mean = np.bincount(index, weights=p) / divisors
+    rate = np.bincount(index, weights=y) / divisors
     base = y.mean()
     a = p - mean[index]
     h = y - rate[index]
-    return np.array(
-        [
-            ((p - y) ** 2).mean(),
-            sizes @ (mean - rate) ** 2 / p.size,
-            sizes @ (rate - base) ** 2 / p.size,
-            base * (1 - base),
-            (a * a).mean(),
-            2 * (a * h).mean(),
-        ]
-    )
+    score = ((p - y) ** 2).mean()
+    reliability = sizes @ (mean - rate) ** 2 / p.size
+    resolution = sizes @ (rate - base) ** 2 / p.size
+    uncertainty = base * (1 - base)
+    variance = (a * a).mean()
+    covariance = 2 * (a * h).mean()
+    return np.array([score, reliability, resolution, uncertainty, variance, covariance])
 
 
 def brier_decomposition(
@@ -124,29 +128,45 @@ def brier_decomposition(
     n_bins: int | None = None,  # equal width; None: one group per distinct forecast
     normalization: str = "sum",  # as in brier_score
 ) -> BrierDecomposition:
-    "Murphy's decomposition with the two terms that bins add (Eq. brier-terms)."
+    """Murphy's decomposition with the two terms that bins add (Eq. brier-terms).
+
+    score = reliability - resolution + uncertainty
+    + within_bin_variance - within_bin_covariance, exactly, for any bins. Groups of equal
+    forecasts have no terms within; they are refused where most forecasts have no equal."""
     where = "brier_decomposition"
     if n_bins is not None:
         n_bins = as_bins(n_bins, "width", where)
     p, y = as_forecasts(probability, label, where)
     factor = _factor(normalization, p.shape[1], where)
-    edges = None
-    if n_bins is not None:
+    if n_bins is None:
+        groups = [_groups_of_equal(column, where) for column in p.T]
+    else:
         edges = width_edges(n_bins, find_precision(probability) or float)
-
-    def groups(column: np.ndarray) -> np.ndarray:
-        "The bin of each forecast, or the number of its value."
-        if n_bins is None:
-            return np.unique(column, return_inverse=True)[1]
-        return bin_of(column, edges)
-
-    terms = [_terms(a, b, groups(a)) for a, b in zip(p.T, y.T, strict=True)]
+        groups = [bin_of(column, edges) for column in p.T]
+    terms = sum(map(_terms, p.T, y.T, groups))
     return BrierDecomposition(
-        *(factor * sum(terms)).tolist(),
+        *(factor * terms).tolist(),
         n=len(p),
         n_bins=n_bins,
         normalization=normalization,
     )
+
+
+def _groups_of_equal(forecasts: np.ndarray, where: str) -> np.ndarray:
+    """The group of each forecast, those that are equal being one.
+
+    A group of one forecast has reliability (p - y)^2 and the largest resolution there is,
+    whatever the model knows. So where most groups are such, the terms say nothing."""
+    _, index, sizes = np.unique(forecasts, return_inverse=True, return_counts=True)
+    n_alone = int((sizes == 1).sum())
+    if n_alone > forecasts.size / 2:
+        refuse(
+            where,
+            "without n_bins most forecasts must be equal to others",
+            f"{n_alone} of {forecasts.size} that equal no other",
+            "Group them in bins of equal width: n_bins=10",
+        )
+    return index
 
 # %% ../../nbs/metrics/06_brier.ipynb #c026
 def _true_columns(arm: Predictions) -> list[int]:
@@ -171,10 +191,11 @@ def _prepare(*arms: Predictions) -> Metric:
     "The metric over classes where all arms know them, else of the confidence."
     # One arm with a confidence only decides for both: the scores of one comparison are alike.
     bare = any(arm.probabilities is None for arm in arms)
+    highest = 1.0 if bare else 2.0  # of one square, or of the sum over classes
     return replace(
         brier_metric,
         prepare=None,
-        highest=1.0 if bare else 2.0,
+        highest=highest,
         totals=partial(_squares, bare=bare),
         detail=partial(_detail, bare=bare),
     )

@@ -59,7 +59,8 @@ def _of_bins(
     Only products of errors of two units are left in it, which have no noise in common.
     """
     pairs = n * n - K
-    return np.divide(n * (S * S - P), pairs, out=np.zeros(S.shape), where=pairs > 0.5)
+    has_pairs = pairs > 0.5  # counts are whole
+    return np.divide(n * (S * S - P), pairs, out=np.zeros(S.shape), where=has_pairs)
 
 
 def squared_error_without(
@@ -72,7 +73,10 @@ def squared_error_without(
     "(T, T without each unit) of e = p - y in given bins (@eq-calibration-clusters)."
     cells = _in_cells(e, index, codes, n_bins)
     s, k, m = cells.s, cells.k, cells.bin
-    n, S, P, K = (np.bincount(m, weights=w, minlength=n_bins) for w in (k, s, s * s, k * k))
+    n = np.bincount(m, weights=k, minlength=n_bins)  # n_m
+    S = np.bincount(m, weights=s, minlength=n_bins)  # S_m
+    P = np.bincount(m, weights=s * s, minlength=n_bins)  # sum over units of S_um^2
+    K = np.bincount(m, weights=k * k, minlength=n_bins)  # sum over units of n_um^2
     of_bins = _of_bins(n, S, P, K)
     # for each cell: what its bin would have without the cell's unit, less what it has
     change = _of_bins(n[m] - k, S[m] - s, P[m] - s * s, K[m] - k * k) - of_bins[m]
@@ -92,29 +96,45 @@ def error_variance(
     """(V_0, V_1) of e = p - y in given bins (@eq-calibration-variance).
 
     V_0 is the variance of T for a calibrated model, from products of residuals of two units;
-    V_1 times the squared error is what the gaps of the bins add to it.
+    V_1 times the squared error is what the gaps of the bins add to it. In its symbols: n_m is
+    `n`, the gap g_m is `gap`, c_um is `c`, and c_um times the root of a_m is `scaled`.
     """
     cells = _in_cells(e, index, codes, n_bins)
     s, k, m, unit = cells.s, cells.k, cells.bin, cells.unit
-    n, S, K = (np.bincount(m, weights=w, minlength=n_bins) for w in (k, s, k * k))
-    pairs = n * n - K
-    has_pairs = pairs > 0.5  # bins with two units
+    n = np.bincount(m, weights=k, minlength=n_bins)
+    S = np.bincount(m, weights=s, minlength=n_bins)
+    K = np.bincount(m, weights=k * k, minlength=n_bins)
+    pairs = n * n - K  # twice the pairs of answers of two units
+    has_pairs = pairs > 0.5  # bins with two units; counts are whole, so .5 is rounding's
     gap = np.divide(S, n, out=np.zeros(n_bins), where=has_pairs)
     inflate = np.divide(n * n, pairs, out=np.zeros(n_bins), where=has_pairs)
     c = (s - k * gap[m]) * np.sqrt(inflate[m])  # as many degrees of freedom as units less one
-    scaled = c * np.sqrt((inflate / np.maximum(n, 1))[m] / e.size)  # c_um sqrt(a_m)
+    scaled = c * np.sqrt((inflate / np.maximum(n, 1))[m] / e.size)
+    # Of the sum over pairs u != v: that over all u and v, less that over u = v
+    joint = _products_of_bins(scaled, unit, m, (n_units, n_bins))
     of_unit = np.bincount(unit, weights=scaled**2, minlength=n_units)
-    # The sum over all pairs of units is that over all pairs of bins, which are fewer. Where
-    # every unit is in one bin only, the table of bins is diagonal.
-    joint = np.bincount(m, weights=scaled**2)
-    if s.size > n_units:  # some unit has answers in several bins
-        table = csr_array((scaled, (unit, m)), shape=(n_units, n_bins))
-        joint = (table.T @ table).data
     fixed = 2 * float(joint @ joint - of_unit @ of_unit)
-    square = float(n @ gap**2) / e.size
     linear = np.bincount(unit, weights=gap[m] * c, minlength=n_units)
-    slope = 4 / e.size**2 * float(linear @ linear) / square if square else 0.0
-    return max(fixed, 0.0), slope
+    square = float(n @ gap**2) / e.size
+    if square == 0:
+        return max(fixed, 0.0), 0.0
+    return max(fixed, 0.0), 4 / e.size**2 * float(linear @ linear) / square
+
+
+def _products_of_bins(
+    scaled: np.ndarray,  # of each cell
+    unit: np.ndarray,  # of each cell
+    m: np.ndarray,  # its bin
+    shape: tuple[int, int],  # units and bins
+) -> np.ndarray:
+    """Sums over units of the products of two bins' cells.
+
+    Their squares have the sum over all pairs of units, of which there are far more: the trace
+    of (X X')^2 is that of (X' X)^2."""
+    if len(scaled) <= shape[0]:  # each unit is in one bin, so no two bins share one
+        return np.bincount(m, weights=scaled**2)
+    table = csr_array((scaled, (unit, m)), shape=shape)
+    return (table.T @ table).data
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -194,7 +214,9 @@ def _estimate(
 
 def _units(clusters: object, n: int) -> tuple[np.ndarray, int]:
     "The unit of each of n examples, and how many units there are."
-    return (np.arange(n), n) if clusters is None else unit_codes(clusters)
+    if clusters is None:
+        return np.arange(n), n
+    return unit_codes(clusters)
 
 # %% ../../nbs/metrics/04_calibration.ipynb #c017
 def calibration_error(
@@ -235,13 +257,15 @@ def root_change(
     ends_b = candidate.interval(level)
     # Only the parts of both variances that grow with the errors are correlated.
     share = _linear_share(baseline, ends_a.low) * _linear_share(candidate, ends_b.low)
-    r = _correlation(baseline.without, candidate.without) * share**0.5 if share else 0.0
+    r = 0.0
+    if share:
+        r = _correlation(baseline.without, candidate.without) * share**0.5
     low_a, high_a = _root(ends_a.low), _root(ends_a.high)
     low_b, high_b = _root(ends_b.low), _root(ends_b.high)
     values = _root(baseline.estimate), _root(candidate.estimate)
-    low, high = difference_ends(
-        values, (low_a, high_a), (low_b, high_b), max(-1.0, min(r, 1.0))
-    )
+    r = max(-1.0, min(r, 1.0))  # rounding
+    low, high = difference_ends(values, (low_a, high_a), (low_b, high_b), r)
+    # MOVER takes both roots for away from 0; where one may be 0 the other's end is possible
     if low_b == 0:
         low = min(low, -high_a)  # the candidate may be calibrated
     if low_a == 0:
@@ -252,7 +276,9 @@ def root_change(
 def _linear_share(fit: SquareFit, low: float) -> float:
     "The part of the variance that grows with the squared error, at its lower end."
     linear = fit.slope * max(low, 0.0)
-    return linear / (fit.fixed + linear) if linear else 0.0
+    if linear == 0:
+        return 0.0
+    return linear / (fit.fixed + linear)
 
 
 def _correlation(a: np.ndarray, b: np.ndarray) -> float:

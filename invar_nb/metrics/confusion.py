@@ -10,6 +10,7 @@ __all__ = ['RATES', 'UNDEFINED', 'macro_f1_metric', 'confusion_matrix', 'ClassSc
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -158,7 +159,9 @@ class ClassScores:
 
 def _rate_text(value: float, interval: Interval | None = None) -> str:
     "A rate with its interval, 22 characters wide."
-    text = "undefined (0/0)" if np.isnan(value) else f"{value:.3f}"
+    text = f"{value:.3f}"
+    if np.isnan(value):
+        text = "undefined (0/0)"
     if interval:
         text += f" [{interval.low:.3f}, {interval.high:.3f}]"
     return f"{text:22}"
@@ -182,7 +185,9 @@ def _as_counts_matrix(matrix: object, where: str) -> np.ndarray:
 
 def _wilson(hits: int, trials: int, level: float) -> Interval | None:
     "Wilson's interval of a rate; None for 0/0."
-    return wilson_interval(int(hits), int(trials), level=level) if trials else None
+    if trials:
+        return wilson_interval(int(hits), int(trials), level=level)
+    return None
 
 
 def _f1_of_jaccard(jaccard: float) -> float:
@@ -260,7 +265,9 @@ def _never(label: str, column: str, arm: Arm) -> str | None:
     "Why a rate of the label is 0/0: no example has it; None where one has."
     if label in getattr(arm, column):
         return None
-    return f"{label!r} is never {'predicted' if column == 'prediction' else 'the true label'}"
+    if column == "prediction":
+        return f"{label!r} is never predicted"
+    return f"{label!r} is never the true label"
 
 
 def class_rate(
@@ -320,9 +327,28 @@ def critical_mistake(
     )
 
 # %% ../../nbs/metrics/07_confusion.ipynb #c025
-def _f1(support: np.ndarray, predicted: np.ndarray, hits: np.ndarray) -> np.ndarray:
-    "F1 of classes; 0 for those without an example."
-    return np.where(support > 0, 2 * hits, 0) / np.maximum(support + predicted, 1)
+class _ClassCounts(NamedTuple):
+    "What the F1 of classes needs; three arrays of one shape."
+
+    support: np.ndarray  # examples with this true label
+    predicted: np.ndarray  # examples given this label
+    hits: np.ndarray  # examples with this label that were given it
+
+    def add_up(self, index: np.ndarray, size: int) -> "_ClassCounts":
+        "Sums of the entries that share an index."
+        return _ClassCounts(*(np.bincount(index, weights=w, minlength=size) for w in self))
+
+    def at(self, index: np.ndarray) -> "_ClassCounts":
+        return _ClassCounts(*(counts[index] for counts in self))
+
+    def less(self, other: "_ClassCounts") -> "_ClassCounts":
+        return _ClassCounts(*map(np.subtract, self, other))
+
+    @property
+    def f1(self) -> np.ndarray:
+        "2 hits / (support + predicted); 0 for classes without an example."
+        hits = np.where(self.support > 0, 2 * self.hits, 0)
+        return hits / np.maximum(self.support + self.predicted, 1)
 
 
 def _macro_f1_without(arm: Arm, codes: np.ndarray, n_units: int) -> tuple[float, np.ndarray]:
@@ -333,29 +359,37 @@ def _macro_f1_without(arm: Arm, codes: np.ndarray, n_units: int) -> tuple[float,
     classes of its cells change, and a class may lose its last example.
     """
     n_classes = len(arm.labels)
+    entries, classes = _entries(arm)
+    units = np.tile(codes[_counted(arm)], 2)
+    cell_ids, cell = np.unique(units * n_classes + classes, return_inverse=True)
+    unit, class_of_cell = np.divmod(cell_ids, n_classes)
+    of_cell = entries.add_up(cell, len(cell_ids))
+    total = of_cell.add_up(class_of_cell, n_classes)
+    without = total.at(class_of_cell).less(of_cell)  # each class without each of its units
+    scores = total.f1
+    change = without.f1 - scores[class_of_cell]
+    change_of_unit = np.bincount(unit, weights=change, minlength=n_units)
+    loses_class = (without.support == 0) & (of_cell.support > 0)
+    n_lost = np.bincount(unit, weights=loses_class, minlength=n_units)
+    n_used = (total.support > 0).sum()
+    value = float(_share(scores.sum(), n_used))
+    return value, _share(scores.sum() + change_of_unit, n_used - n_lost)
+
+
+def _entries(arm: Arm) -> tuple[_ClassCounts, np.ndarray]:
+    "Two entries an example, all true classes first, and the class of each entry."
     number = {label: c for c, label in enumerate(arm.labels)}
     is_counted = _counted(arm)
-    codes = codes[is_counted]
-    j, k = (
-        np.fromiter(map(number.__getitem__, names), np.int64, len(names))[is_counted]
-        for names in (arm.label, arm.prediction)
+    true = np.array([number[label] for label in arm.label])[is_counted]
+    predicted = np.array([number[label] for label in arm.prediction])[is_counted]
+    ones = np.ones(len(true))
+    zeros = np.zeros(len(true))
+    counts = _ClassCounts(
+        support=np.append(ones, zeros),
+        predicted=np.append(zeros, ones),
+        hits=np.append(true == predicted, zeros),
     )
-    is_true, is_answer = np.repeat([[1, 0], [0, 1]], len(j), axis=1)  # first all truths
-    # rows: support, predicted and hits, as `_f1` takes them
-    counts = np.stack([is_true, is_answer, is_true * np.tile(j == k, 2)])
-    cells, cell = np.unique(
-        np.tile(codes, 2) * n_classes + np.append(j, k), return_inverse=True
-    )
-    unit, c = np.divmod(cells, n_classes)  # a cell is a class of a unit
-    of_cell = np.stack([np.bincount(cell, weights=w, minlength=len(cells)) for w in counts])
-    total = np.stack([np.bincount(c, weights=w, minlength=n_classes) for w in of_cell])
-    scores = _f1(*total)
-    without = total[:, c] - of_cell  # each class without each unit that has it
-    change = np.bincount(unit, weights=_f1(*without) - scores[c], minlength=n_units)
-    is_gone = (without[0] == 0) & (of_cell[0] > 0)
-    gone = np.bincount(unit, weights=is_gone, minlength=n_units)
-    classes = (total[0] > 0).sum()
-    return float(_share(scores.sum(), classes)), _share(scores.sum() + change, classes - gone)
+    return counts, np.append(true, predicted)
 
 
 def _ends_text(interval: Interval | None) -> str | None:
@@ -366,7 +400,9 @@ def _ends_text(interval: Interval | None) -> str | None:
 
 def _number_or_none(x: float) -> float | None:
     "None for NaN."
-    return None if x != x else float(x)
+    if x != x:
+        return None
+    return float(x)
 
 
 def _class_row(scores: ClassScores, c: int) -> tuple:

@@ -42,7 +42,7 @@ def change_columns(
 
 # %% ../../nbs/metrics/09_divergence.ipynb #c018
 def _counts(arm: WindowLosses) -> np.ndarray:
-    "How many tokens of a window changed their probability by each step, shape (n, 81)."
+    "How many tokens of each window changed their probability by each step, shape (n, 81)."
     nothing = np.zeros(len(arm))  # a step in which no window has a token is not stored
     counts = np.stack([arm.columns.get(name, nothing) for name in _NAMES], axis=1)
     bad_rows = np.flatnonzero(counts.sum(axis=1) != arm.tokens)
@@ -76,24 +76,31 @@ def _step(ends: np.ndarray, share: float) -> _Step:
 
 
 def _value(ends: np.ndarray, share: float) -> float:
-    "The change that this share of the tokens does not exceed."
-    if not 0 < share < 1:
-        return -1.0 if share <= 0 else 1.0
+    """The change that this share of the tokens does not exceed; `ends` as of `_step`.
+
+    In a step of the grid from a to b, both of one sign, it is |a|^(1 - part) |b|^part, where
+    `part` is taken to grow evenly with the normal quantile of the share: within 2 % of the
+    true percentile for the laws that the page checks."""
+    if share <= 0:
+        return -1.0
+    if share >= 1:
+        return 1.0
     step = _step(ends, share)
     low, high = EDGES[step.k : step.k + 2]
-    if low < 0 < high:
+    if low < 0 < high:  # the middle step
         return 0.0
-    # Inside a step the normal quantile of the share runs evenly in the logarithm of the
-    # change; at either end of all tokens it is infinite, and the share itself serves.
     part = step.part
     start, end, at = ndtri([step.start, step.end, share])
-    if np.isfinite(end - start):
+    if np.isfinite(end - start):  # not at either end of all tokens: there the share serves
         part = (at - start) / (end - start)
     return float(np.sign(high) * abs(low) ** (1 - part) * abs(high) ** part)
 
 
 def _percentile(share: float, arm: WindowLosses) -> dict[str, Callable]:
-    "Totals of the tokens at or below a percentile, and the way back from shares to values."
+    """Totals of the tokens at or below a percentile, and the way back from shares to values.
+
+    The step of the candidate's percentile is taken apart at the percentile, so that the share
+    below it is `share` of all tokens; what is estimated is how this share varies."""
     total = _counts(arm).sum(axis=0)
     ends = np.cumsum(total) / total.sum()
     step = _step(ends, share)
@@ -132,12 +139,15 @@ def _check_origin(*arms: WindowLosses) -> None:
 def _check_range(arm: WindowLosses, name: str, is_share: bool) -> None:
     "Sums of what is never negative, but for rounding; of a share at most the tokens."
     means = arm.columns[name] / arm.tokens
-    largest = 1 if is_share else np.inf
+    largest = np.inf
+    limits = "at least 0"
+    if is_share:
+        largest = 1
+        limits = "at least 0, and at most the tokens"
     bad_rows = np.flatnonzero((means < -1e-6) | (means > largest))
     if not bad_rows.size:
         return
     row = bad_rows[0]
-    limits = "at least 0, and at most the tokens" if is_share else "at least 0"
     refuse(
         "compare",
         f"{name} must be {limits}",

@@ -103,8 +103,9 @@ def _mean_without(
     arm: WindowLosses, keep: np.ndarray, codes: np.ndarray, n_units: int
 ) -> tuple[float, np.ndarray]:
     "Mean log-loss of some of the windows, and the means without each unit."
+    # Nats and tokens of each unit
     N, W = (np.bincount(codes[keep], x[keep], n_units) for x in arm.totals)
-    if W.max() == W.sum():
+    if W.max() == W.sum():  # one unit has all of them
         refuse(
             "drift",
             "preview and final must each have two units (documents or windows)",

@@ -46,7 +46,9 @@ def share_fields(
 
     def arm_interval(arm: Arm, level: float) -> Interval | None:
         hits, counted = (int(values.sum()) for values in totals(arm))
-        return wilson_interval(hits, counted, level=level) if counted else None
+        if counted:
+            return wilson_interval(hits, counted, level=level)
+        return None
 
     return dict(
         unit="share", margin=0.02, totals=totals, exact=exact, arm_interval=arm_interval
@@ -120,7 +122,9 @@ def usual_direction(name: str) -> str | None:
     is_higher = not words.isdisjoint(HIGHER)
     if is_lower == is_higher:
         return None
-    return "lower" if is_lower else "higher"
+    if is_lower:
+        return "lower"
+    return "higher"
 
 # %% ../../nbs/metrics/02_means.ipynb #c017
 def drawn_at(arm: Arm) -> str:
@@ -183,7 +187,9 @@ class _Score:
     name: str  # of one of the further scores; "": the arm's own
 
     def values(self, arm: Arm) -> np.ndarray:  # shape (n,)
-        return arm.others[self.name] if self.name else arm.values
+        if self.name:
+            return arm.others[self.name]
+        return arm.values
 
     def totals(self, arm: Arm) -> tuple[np.ndarray, np.ndarray]:
         return self.values(arm), np.ones(len(arm))
@@ -196,7 +202,9 @@ class _Score:
         codes, _ = unit_codes(arm.ids if arm.clusters is None else arm.clusters)
         sums = [np.bincount(codes, values) for values in self.totals(arm)]
         interval = jackknife_ratio(*sums).interval(level)
-        return interval if interval.width else None
+        if interval.width:
+            return interval
+        return None
 
     def missing(self, arm: Arm) -> str | None:
         "Why it cannot be computed of this arm, or None."
@@ -208,7 +216,9 @@ class _Score:
         "The direction that its arm says."
         if not self.name:
             return arm.better
-        return "lower" if self.name in arm.lower else "higher"
+        if self.name in arm.lower:
+            return "lower"
+        return "higher"
 
     def prepare(self, *arms: Arm) -> Metric:
         "The metric with title, direction, unit and interval that these arms' values have."
@@ -233,10 +243,16 @@ class _Score:
                 fields["arm_interval"] = self.arm_interval
             return fields
         is_inside = values.min(initial=0.0) >= 0 and values.max(initial=0.0) <= 1
-        is_named = names_share(title) or (not self.name and all(map(_is_of_counts, arms)))
-        if is_inside and is_named:
+        if is_inside and self._is_share(title, arms):
             return as_share
         return {"totals": self.totals, "arm_interval": self.arm_interval}
+
+    def _is_share(self, title: str, arms: Sequence[Arm]) -> bool:
+        "Whether values between 0 and 1 are shares: by their name, or as means of 0 and 1."
+        if names_share(title):
+            return True
+        has_counts = not self.name  # a further score has no repeats of its own
+        return has_counts and all(map(_is_of_counts, arms))
 
 
 def score_of(

@@ -215,14 +215,20 @@ def _null_band(
     n = p.size
     laws = _bin_laws(p, index)
     step, cells = _ece_law(laws)
-    error = 0.0 if cells.size == 1 else len(laws) * step / 2 / n
+    error = 0.0
+    if (
+        cells.size > 1
+    ):  # each bin's distance is rounded to the nearest cell, n ECE is their sum
+        error = len(laws) * step / 2 / n
     cdf = np.cumsum(cells)
     low, high, limit = (
         float(np.searchsorted(cdf, q * cdf[-1]) * step / n)
         for q in ((1 - level) / 2, (1 + level) / 2, level)
     )
-    # The first cell that may be as far as the one seen: rounding must not make p too small.
-    first = max(0, math.ceil((ece - error) * n / step * (1 - 1e-12) - 1e-6))
+    # The first cell that may be as far as the one seen. Rounding must not make p too small, so
+    # the ECE is taken lower: by the grid's error, by that of its floats, and of the division.
+    seen = (ece - error) * n / step
+    first = max(0, math.ceil(seen * (1 - 1e-12) - 1e-6))
     below_mce = math.prod(_mass_below(law, mce) for law in laws)  # gaps are independent
     return NullBand(
         mean=math.fsum(float(law.mass @ law.distance) for law in laws) / n,
@@ -321,14 +327,13 @@ def reliability_bins(
     bars = [wilson_interval(int(hits[m]), int(count[m]), level=level) for m in filled]
     ece = float(np.abs(sums[0]).sum() / p.size)
     mce = float(np.abs(gap).max())
-    if binning == "mass":
+    low = np.arange(n_bins) / n_bins
+    high = np.arange(1, n_bins + 1) / n_bins
+    if binning == "mass":  # a bin's edges say less than what is in it
         ordered = np.sort(p)
         ends = np.cumsum(count)[filled]
         low = column(ordered[ends - count[filled]])
         high = column(ordered[ends - 1])
-    else:
-        low = np.arange(n_bins) / n_bins
-        high = np.arange(1, n_bins + 1) / n_bins
     return ReliabilityBins(
         binning=binning,
         n=p.size,
@@ -383,7 +388,9 @@ def _direction(confidence: float, accuracy: float, ece: float) -> str:
     "How a model is miscalibrated, by its mean confidence."
     if abs(confidence - accuracy) <= ece / 2:
         return "not calibrated"
-    return "overconfident" if confidence > accuracy else "underconfident"
+    if confidence > accuracy:
+        return "overconfident"
+    return "underconfident"
 
 
 def _ece_notes(arm: Predictions, bins: ReliabilityBins, verdict: str) -> Iterator[str]:
@@ -442,7 +449,9 @@ def _ece_detail(arm: Predictions, level: float) -> Detail:
 
 def _missing(arm: Predictions) -> str | None:
     "Why there is no ECE, or None."
-    return "the predictions carry no confidence" if arm.confidence is None else None
+    if arm.confidence is None:
+        return "the predictions carry no confidence"
+    return None
 
 
 ece_metric = Metric(

@@ -16,10 +16,10 @@ from .metric import Metric
 from .reliability import as_confidences, as_outcomes
 
 # %% ../../nbs/metrics/05_smooth_calibration.ipynb #c011
-_CELLS = 512
+_CELLS = 512  # of the rod from 0 to 1
 _NODES = np.full(_CELLS + 1, 1 / _CELLS)  # weights of the trapezoidal rule
 _NODES[[0, -1]] /= 2
-_RATES = (np.pi * np.arange(_CELLS + 1)) ** 2 / 2
+_RATES = (np.pi * np.arange(_CELLS + 1)) ** 2 / 2  # k^2 pi^2 / 2 of @eq-smooth-cosines
 _FINEST = 0.25 / _CELLS  # a smaller bandwidth is not resolved
 
 
@@ -46,9 +46,9 @@ def _diffuse(mass: np.ndarray, sigma: float) -> np.ndarray:
     and back. `mass` has the nodes on its last axis.
     """
     ends = mass.copy()
-    ends[..., [0, -1]] *= 2
-    modes = scipy.fft.dct(ends, type=1) / 2 * np.exp(-_RATES * sigma**2)
-    return scipy.fft.dct(modes, type=1)
+    ends[..., [0, -1]] *= 2  # the transform counts inner nodes twice, and these once
+    modes = scipy.fft.dct(ends, type=1) / 2
+    return scipy.fft.dct(modes * np.exp(-_RATES * sigma**2), type=1)
 
 # %% ../../nbs/metrics/05_smooth_calibration.ipynb #c014
 def _remainder(mass: np.ndarray, n: int, sigma: float) -> float:
@@ -131,7 +131,9 @@ def _missing(arm: Predictions) -> str | None:
     "Why nothing can be said about these answers, or None."
     if arm.confidence is None:
         return "the predictions carry no confidence"
-    return None if len(arm) >= 30 else f"only {len(arm)} examples; at least 30 are needed"
+    if len(arm) >= 30:
+        return None
+    return f"only {len(arm)} examples; at least 30 are needed"
 
 
 smooth_calibration_metric = Metric(

@@ -50,7 +50,7 @@ class Tiles:
         self.target, self.order = target.to(hidden.device).sort()
         begins = self.target.new_tensor(self.edges)
         self.cuts = torch.searchsorted(self.target, begins).tolist()
-        self.space = self.shift.new_empty(len(hidden) * self.edges[1])
+        self.space = self.shift.new_empty(len(hidden) * self.edges[1])  # of the widest tile
 
     def __iter__(self) -> Iterator:
         "Each tile of x, shape (rows, columns), after its targets; it may be overwritten."

@@ -86,7 +86,9 @@ class Checkpoint:
     @property
     def gguf_file(self) -> str | None:
         "The option `gguf_file` of transformers; None for a folder."
-        return self.files[0].name if self.kind == "gguf" else None
+        if self.kind == "gguf":
+            return self.files[0].name
+        return None
 
     @property
     def n_bytes(self) -> int:
@@ -102,7 +104,9 @@ class Checkpoint:
     def code_digest(self) -> str | None:
         "Digest of the Python files that come with the weights; None where there are none."
         files = sorted(self.folder.glob("*.py"))
-        return _files_digest(files) if files else None
+        if files:
+            return _files_digest(files)
+        return None
 
 # %% ../../nbs/models/02_load.ipynb #h1
 def _files_digest(files: Iterable[Path]) -> str:
@@ -277,7 +281,9 @@ def unknown_splitting(
     backend = getattr(words, "backend_tokenizer", None)
     rule = getattr(backend, "pre_tokenizer", None)
     cuts_as_gpt2 = isinstance(rule, pre_tokenizers.ByteLevel)
-    return name if cuts_as_gpt2 and name not in AS_GPT2 else None
+    if cuts_as_gpt2 and name not in AS_GPT2:
+        return name
+    return None
 
 # %% ../../nbs/models/02_load.ipynb #c017
 NOTE = (
@@ -598,7 +604,9 @@ def most_numbers(
     "An upper bound of the weights that the files can hold; exact for plain safetensors."
     if quantized or checkpoint.kind == "pickle":
         n_bytes = sum(path.stat().st_size for path in checkpoint.files)
-        return 8 * n_bytes if quantized else n_bytes
+        if quantized:
+            return 8 * n_bytes
+        return n_bytes
     return sum(t.n for t in stored_tensors(checkpoint))
 
 # %% ../../nbs/models/02_load.ipynb #c031
@@ -836,7 +844,10 @@ _LIMITS = (  # fields of configs
 def positions(
     model: object,  # a Hugging Face causal LM
 ) -> int | None:  # None: no limit, or none known
-    "How many tokens the model can read at once."
+    """How many tokens the model can read at once.
+
+    A table of positions with a padding index, as in RoBERTa, counts its positions from behind
+    that index; elsewhere the config says it, under one of several names."""
     for name, module in model.named_modules():
         padding = getattr(module, "padding_idx", None)
         if name.endswith("position_embeddings") and padding is not None:
@@ -862,7 +873,10 @@ def weights_digest(model: object) -> str:
 
 
 def checksum(model: object) -> int:
-    "A quick sum over the bits of every tensor, weighted by row; the same on every device."
+    """A quick sum over the bits of every tensor, weighted by row; the same on every device.
+
+    It shows that a model in memory was edited, at the price of reading it once. Tensors are
+    chained by an odd factor, so that two of them do not change places unseen."""
     torch, _ = import_torch("checksum")
     total = 0
     for _, tensor in sorted(model.state_dict().items()):
@@ -936,7 +950,9 @@ def _best_device(torch: ModuleType) -> str:
     "The name of an accelerator that is there, else cpu."
     if torch.cuda.is_available():
         return "cuda"
-    return "mps" if torch.backends.mps.is_available() else "cpu"
+    if torch.backends.mps.is_available():
+        return "mps"
+    return "cpu"
 
 
 def describe(model: object) -> dict:
@@ -1057,7 +1073,8 @@ def _beyond(model: object, keys: Iterable[str]) -> list[str]:
     Layers that predict later tokens (multi-token prediction) stand there too, and are left
     out: the model does without them."""
     beyond = []
-    for key in keys:  # a file may name tensors without the prefix that modules have
+    for key in keys:
+        # A file may name tensors without the prefix that modules have
         for name in (key, f"{model.base_model_prefix}.{key}"):
             layer = _layer_beyond(model, name)
             if layer is not None:
@@ -1079,7 +1096,9 @@ def _layer_beyond(model: object, name: str) -> int | None:
         return None
     n_predicting = getattr(model.config.get_text_config(), "num_nextn_predict_layers", None)
     layer = int(match[2])
-    return layer if layer >= len(layers) + (n_predicting or 0) else None
+    if layer >= len(layers) + (n_predicting or 0):
+        return layer
+    return None
 
 # %% ../../nbs/models/02_load.ipynb #c050
 def _load_weights(
@@ -1202,18 +1221,9 @@ def load_model(
     trusts_code = bool(trust_remote_code)
     config = _load_config(checkpoint, trusts_code)
     check_config(config, checkpoint)
-    has_own_words = checkpoint.kind == "gguf" and not tokenizer
-    if has_own_words:
-        words = gguf_tokenizer(checkpoint, config)
-    else:
-        folder = tokenizer or checkpoint.folder
-        words = load_tokenizer(folder, trust_remote_code=trusts_code)
-    file_facts = gguf_facts(checkpoint, config, words) if checkpoint.gguf_file else {}
-    rule = unknown_splitting(checkpoint, words) if has_own_words else None
-    if rule:
-        file_facts["gguf"]["unknown_splitting"] = rule
+    words, gguf = _load_words(checkpoint, config, tokenizer, trusts_code)
     model, notes = _load_weights(checkpoint, config, dtype, torch_device, trusts_code)
-    if not getattr(model, "is_quantized", False):
+    if not getattr(model, "is_quantized", False):  # some of these cannot be moved
         model = model.to(torch_device)
     facts = {
         "model": checkpoint.name,
@@ -1230,7 +1240,7 @@ def load_model(
         "device": torch_device.type,
         "tokenizer_digest": tokenizer_digest(words),
         "unexpected_weights": sorted(notes["unexpected_keys"])[:8],
-        **file_facts,
+        **gguf,
     }
     return LoadedModel(
         model=model.eval(),
@@ -1241,6 +1251,28 @@ def load_model(
         max_length=positions(model),
         checksum=checksum(model),
     )
+
+
+def _load_words(
+    checkpoint: Checkpoint,
+    config: object,
+    tokenizer: str | Path | None,  # folder, if not the model's own
+    trusts_code: bool,
+) -> tuple[object, dict]:
+    "The tokenizer, and the facts about a GGUF that stand in a report; {} of a folder."
+    has_own_words = checkpoint.kind == "gguf" and not tokenizer
+    if has_own_words:
+        words = gguf_tokenizer(checkpoint, config)
+    else:
+        folder = tokenizer or checkpoint.folder
+        words = load_tokenizer(folder, trust_remote_code=trusts_code)
+    if checkpoint.kind != "gguf":
+        return words, {}
+    facts = gguf_facts(checkpoint, config, words)
+    rule = unknown_splitting(checkpoint, words) if has_own_words else None
+    if rule:
+        facts["gguf"]["unknown_splitting"] = rule
+    return words, facts
 
 
 def _load_config(checkpoint: Checkpoint, trusts_code: bool) -> object:

@@ -33,7 +33,9 @@ def decode(data: bytes, kind: str) -> np.ndarray:
     if kind == "BF16":
         return (np.frombuffer(data, "<u2").astype("<u4") << 16).view("<f4")
     numbers = np.frombuffer(data, DTYPES.get(kind, "u1"))
-    return numbers.astype("f4") if kind == "F16" else numbers
+    if kind == "F16":
+        return numbers.astype("f4")
+    return numbers
 
 
 def cast(x: np.ndarray, kind: str) -> np.ndarray:
@@ -43,8 +45,12 @@ def cast(x: np.ndarray, kind: str) -> np.ndarray:
             return x.astype(DTYPES[kind]).astype("f4")
     if kind != "BF16":
         return x
+    # BF16 is the upper half of F32. Half of its last digit, less one bit, is added before the
+    # lower half is cut off; where the last digit that stays is odd that bit too, so that a tie
+    # goes to even.
     bits = x.astype("<f4").view("<u4")
-    rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16 << 16
+    last_digit = bits >> 16 & 1
+    rounded = (bits + 0x7FFF + last_digit) >> 16 << 16
     return np.where(np.isnan(x), np.float32(np.nan), rounded.view("<f4"))
 
 # %% ../../nbs/models/14_numbers.ipynb #c015
@@ -66,18 +72,24 @@ def raw(t: Stored, start: int, stop: int) -> bytes:
 
 # %% ../../nbs/models/14_numbers.ipynb #gridc
 def is_rounded(x: np.ndarray, y: np.ndarray) -> bool:
-    "Whether y is x rounded to an evenly spaced grid of at most 256 values."
+    """Whether y is x rounded to an evenly spaced grid of at most 256 values.
+
+    Neighbouring levels are one or more steps apart. A first guess of the step is the usual one
+    of the smallest gaps, since half precision blurs single ones; all gaps together give it
+    more exactly. Then every level must lie within a fifth of a step of the grid, and every
+    number must have moved by half a step at most, and a tenth for the blur."""
     levels = np.unique(y.astype("f8"))
     if levels.size < 2:
         return True
     if not np.isfinite(levels).all():
         return False
     gaps = np.diff(levels)
-    step = np.median(gaps[gaps <= 1.5 * gaps.min()])  # half precision blurs single ones
+    step = np.median(gaps[gaps <= 1.5 * gaps.min()])
     step = gaps.sum() / np.round(gaps / step).sum()
     steps = (levels - levels[0]) / step  # from the lowest level
-    is_even = steps[-1] < 255.5 and np.abs(steps - np.round(steps)).max() < 0.2
-    return bool(is_even and np.abs(y - x).max() <= 0.6 * step)
+    if steps[-1] >= 255.5 or np.abs(steps - np.round(steps)).max() >= 0.2:
+        return False
+    return bool(np.abs(y - x).max() <= 0.6 * step)
 
 
 def on_grid(x: np.ndarray, y: np.ndarray, columns: int) -> bool:

@@ -50,7 +50,9 @@ class Examples:
     def classes(self) -> tuple[str, ...] | None:
         "The candidates, where every question has the same ones in one order."
         are_equal = len(set(self.candidates)) == 1 and len(self.candidates[0]) > 1
-        return self.candidates[0] if are_equal else None
+        if are_equal:
+            return self.candidates[0]
+        return None
 
     @property
     def digest(self) -> str:
@@ -221,6 +223,8 @@ def tokenize_candidates(
     questions = []
     for prompt_ids, candidates in zip(prompt_rows, examples.candidates, strict=True):
         rows = tuple(itertools.islice(text_rows, len(candidates)))
+        # A candidate may change the prompt's last token; then the seam is before that token.
+        # Of every candidate one token or more is scored, also where one begins another.
         shared = len(commonprefix([prompt_ids, *rows]))
         shortest = min(len(ids) for ids in rows)
         questions.append(CandidateTokens(rows, min(shared, shortest - 1)))

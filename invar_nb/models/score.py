@@ -75,7 +75,7 @@ def model_facts(model: object, where: str) -> dict:
         facts = {
             "model": type(model).__name__,
             "weights_digest": weights_digest(model),
-            "config_digest": config_digest(config) if config is not None else None,
+            "config_digest": config and config_digest(config),
             "device": device.type,
             **describe(model),
         }
@@ -215,7 +215,10 @@ def text_digest(plan: TextPlan) -> str:
 
 
 def cache_key(facts: Mapping) -> dict:
-    "Of these facts, what moves the loss of a window that is scored beside any others."
+    """Of these facts, what moves the loss of a window that is scored beside any others.
+
+    All but how windows share passes: that follows from which windows there are, and is only
+    chosen where it moves no loss by more than rounding."""
     return {name: fact for name, fact in journal_key(facts).items() if name != "batching"}
 
 
@@ -261,7 +264,10 @@ def join_known(plan: TextPlan, arms: Iterable[WindowLosses]) -> KnownWindows:
 
 
 def _facts_of_known(plan: TextPlan, arms: Sequence[WindowLosses], n_known: int) -> dict:
-    "How many windows were known; as the arm itself says it, where it is of the same plan."
+    """How many windows were known.
+
+    An arm of the same plan is a result as it was kept: what it says of itself is repeated, so
+    that a second run gives the same bytes."""
     if arms and arms[0].data_id == plan.data_id:
         names = {"windows_known"} & arms[0].provenance.keys()
         return {name: arms[0].provenance[name] for name in names}
@@ -328,7 +334,7 @@ def score_plan(
     known_windows = join_known(plan, find_known(plan, cache, key))
     key_of_means = means_key(plan.data_id, facts, plan.classes)
     if known_windows.is_part and is_begun(journal, key_of_means):
-        known_windows = join_known(plan, [])
+        known_windows = join_known(plan, [])  # the journal is of all windows: go on in it
     if on_known is not None:
         on_known(known_windows.count)
     facts |= known_windows.facts
@@ -352,7 +358,9 @@ def _scorer(
 ) -> Scorer:
     "The batches of a plan, in reverse for a control."
     scorer = plan_scoring(model, plan.token_ids, plan.windows, batch_tokens=batch_tokens)
-    return scorer.backwards() if backwards else scorer
+    if backwards:
+        return scorer.backwards()
+    return scorer
 
 # %% ../../nbs/models/06_score.ipynb #c020
 def score_windows(
@@ -404,4 +412,6 @@ def other_batch(
     "Tokens of a pass in the second scoring: one window, or two where it was one."
     tokens = baseline.provenance.get("batch_tokens") or BATCH_TOKENS
     longest = baseline.provenance.get("max_length") or int(baseline.tokens.max())
-    return longest if tokens >= 2 * longest else 2 * max(tokens, longest)
+    if tokens >= 2 * longest:  # a pass held two windows or more
+        return longest
+    return 2 * max(tokens, longest)

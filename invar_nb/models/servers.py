@@ -218,7 +218,9 @@ def _read_key() -> str:
 def _pause_wished(reply: Reply, default: float) -> float:
     "Seconds to wait, as the header Retry-After says; a date in it is not read."
     is_number_of_seconds = re.fullmatch(r"\d+(\.\d+)?", reply.retry_after or "")
-    return float(reply.retry_after) if is_number_of_seconds else default
+    if is_number_of_seconds:
+        return float(reply.retry_after)
+    return default
 
 
 def _transport_problem(error: Exception, timeout: float) -> str:
@@ -286,13 +288,15 @@ class Connection:
         import httpx
 
         url = self.address.url + path
-        limit = 2**20 + 4096 * tokens
+        limit = 2**20 + 4096 * tokens  # bytes; an entry of a token takes some hundred
         retries = self.requests.retries
         if body is None:
             retries = min(2, retries)
         for attempt in range(1 + retries):
             doubled = min(30.0, self.requests.backoff * 2**attempt)
-            pause = doubled * random.uniform(0.5, 1)
+            pause = doubled * random.uniform(
+                0.5, 1
+            )  # so that requests do not come back at once
             try:
                 with anyio.fail_after(self.requests.timeout):
                     reply = await exchange(url, body, limit, self.options)
@@ -330,7 +334,9 @@ def _at(value: object, *path: str | int, kind: type = object) -> object:
             value = value[step]
         except (KeyError, IndexError, TypeError):
             return None
-    return value if isinstance(value, kind) else None
+    if isinstance(value, kind):
+        return value
+    return None
 
 # %% ../../nbs/models/09_servers.ipynb #sv05
 def _model_entry(
@@ -750,7 +756,9 @@ def _passage(plan: TextPlan, k: int, longest: int) -> np.ndarray:
     "Tokens of window k without its last one, so that no window of the plan is asked for."
     w = plan.windows[k]
     ids = plan.token_ids[w.document_id][w.start : w.stop]
-    return ids[: min(longest, len(ids) - 1)] if len(ids) > 2 else ids
+    if len(ids) > 2:
+        return ids[: min(longest, len(ids) - 1)]
+    return ids
 
 
 def _start_passage(scorer: Scorer, plan: TextPlan, k: int) -> Future:
@@ -759,7 +767,10 @@ def _start_passage(scorer: Scorer, plan: TextPlan, k: int) -> Future:
 
 
 def probe_server(scorer: Scorer, plan: TextPlan) -> dict:
-    "Loss of one passage, and how far four answers about it lie apart."
+    """Loss of one passage, and how far four answers about it lie apart.
+
+    Two are asked for alone, two beside three other passages, since a server's batches change
+    the last digits."""
     start = functools.partial(_start_passage, scorer, plan)
     answers = [start(0).result() for _ in range(2)]
     numbers = range(min(4, len(plan.windows)))
@@ -845,7 +856,9 @@ def _start_window(scorer: Scorer, plan: TextPlan, k: int) -> Future:
 def _check_unchanged(scorer: Scorer, plan: TextPlan, probe: Mapping) -> None:
     "Score the probe's passage once more, and refuse a model that changed since."
     loss = float(_start_passage(scorer, plan, 0).result().mean())
-    if abs(loss - probe["loss"]) > 10 * probe["noise_floor"] + 0.01:
+    # Four answers may lie closer than a fifth under load; another model is further away
+    tolerance = 10 * probe["noise_floor"] + 0.01  # nats per token
+    if abs(loss - probe["loss"]) > tolerance:
         refuse_change(
             f"{probe['loss']:.4f} nats for the first passage at the start and {loss:.4f} now"
         )

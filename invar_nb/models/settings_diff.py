@@ -48,7 +48,9 @@ def _short(value: object) -> str:
     if value == ABSENT:
         return "absent"
     text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= 40 else f"{text[:37]}..."
+    if len(text) <= 40:
+        return text
+    return f"{text[:37]}..."
 
 # %% ../../nbs/models/15_settings_diff.ipynb #se03
 def _without_equal_texts(a: Mapping, b: Mapping) -> tuple[dict, dict]:

@@ -149,6 +149,7 @@ def _score(
     work = _PREPARED[run]
     if shard is None:
         return len(work.scorer.batches), len(work.plan.windows)
+    # A worker that was lost may hold the lock of its shard for a while: up to 150 s
     for turn in range(300):
         try:
             score_shard(work, target, shard, journal=place_journal(target, shard), **options)

@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['ENCODED', 'MOST_PLACES', 'UNDETERMINED', 'PIECES', 'PIECE', 'OVERLAP', 'PIECES_AT_ONCE', 'BLANKS', 'LONGEST_UNCUT',
-           'BOS_POLICIES', 'utf8_parts', 'utf8_size', 'utf8_digest', 'lines_by_file', 'PartRead', 'Documents',
-           'leading_texts', 'cut_pieces', 'split_documents', 'refuse_encoding', 'FileTexts', 'read_documents',
-           'plan_cuts', 'shared_cut', 'StaysWhole', 'encode_text', 'document_start', 'tokenizer_digest',
-           'check_same_tokenizer']
+           'TOGETHER', 'BOS_POLICIES', 'utf8_parts', 'utf8_size', 'utf8_digest', 'lines_by_file', 'PartRead',
+           'Documents', 'leading_texts', 'cut_pieces', 'split_documents', 'refuse_encoding', 'FileTexts',
+           'read_documents', 'plan_cuts', 'shared_cut', 'StaysWhole', 'encode_text', 'encode_texts', 'document_start',
+           'tokenizer_digest', 'check_same_tokenizer']
 
 # %% ../../nbs/models/00_text.ipynb #c003
 import codecs
@@ -84,7 +84,7 @@ class Documents:
     texts: tuple[str, ...]
     languages: tuple[str | None, ...] | None = None  # one for each text
     documents: tuple[str, ...] | None = None  # one for each text; None: every text is one
-    pieces: str | None = None  # how documents were cut into texts
+    pieces: str | None = None  # how documents were cut into texts: as of `cut_pieces`
     files: tuple[str, ...] | None = None  # of each text, where there are several
     places: tuple[str, ...] | None = None  # of each text, for messages
     name: str | None = None  # of the file or files, without folders
@@ -96,7 +96,7 @@ class Documents:
         self._check_lengths()
         empty = [i for i, text in enumerate(self.texts) if text == ""]
         if empty:
-            self._refuse_text(f"'' {self.where(empty)}", "Leave empty documents out")
+            self._refuse_text(f"'' {self.places_text(empty)}", "Leave empty documents out")
         for i in range(len(self.texts)):
             self._check_text(i)
             self._check_language(i)
@@ -121,7 +121,7 @@ class Documents:
         except (AttributeError, TypeError, UnicodeEncodeError):
             is_text = False
         if not is_text:
-            culprit = f"{text!r:.40} {self.where([i])}"
+            culprit = f"{text!r:.40} {self.places_text([i])}"
             self._refuse_text(culprit, "Decode it with the right encoding")
 
     def _refuse_text(self, culprit: str, cure: str) -> NoReturn:
@@ -137,7 +137,7 @@ class Documents:
             refuse(
                 "Documents",
                 'a language must be text, such as "en"',
-                f"{language!r} {self.where([i])}",
+                f"{language!r} {self.places_text([i])}",
                 "Name it, or leave the field out",
             )
 
@@ -163,18 +163,23 @@ class Documents:
 
     def whole(self) -> "Documents":
         "All texts of the files."
-        return self if self.part_read is None else read_documents(self.part_read.paths)
+        if self.part_read is None:
+            return self
+        return read_documents(self.part_read.paths)
 
-    def where(self, numbers: Sequence[int]) -> str:
+    def places_text(self, numbers: Sequence[int]) -> str:
         "`in a.jsonl, line 3, 7`, or `as text 0, 4`: where texts stand, 20 at most."
         leading = numbers[:MOST_PLACES]
+        # Pieces of one document share its line, so they are named by their ids
         if self.places is None or self.documents is not None:
             text_ids = self.text_ids
             sentence = f"as text {', '.join(text_ids[i] for i in leading)}"
         else:
             sentence = lines_by_file(self.places[i] for i in leading)
         n_more = len(numbers) - MOST_PLACES
-        return f"{sentence} and {n_more} more" if n_more > 0 else sentence
+        if n_more > 0:
+            sentence += f" and {n_more} more"
+        return sentence
 
     @property
     def text_ids(self) -> tuple[str, ...]:
@@ -193,8 +198,10 @@ def leading_texts(texts: Iterable[str], n_bytes: int) -> tuple[str, ...]:
         if total >= n_bytes:
             break
         utf8 = text.encode()
-        is_long = len(utf8) > n_bytes
-        leading.append(utf8[:n_bytes].decode(errors="ignore") if is_long else text)
+        if len(utf8) <= n_bytes:
+            leading.append(text)
+        else:
+            leading.append(utf8[:n_bytes].decode(errors="ignore"))  # without half a character
         total += len(utf8)
     return tuple(leading)
 
@@ -319,7 +326,7 @@ def _read_file(
             file=file,
             places=[f"{path}, {line}" for line in table.places],
             texts=table.column("text"),
-            languages=table.columns.get("language", [None] * len(table)),
+            languages=table.columns.get("language", [None for _ in table.places]),
             is_complete=is_complete,
         )
     return FileTexts(
@@ -448,53 +455,89 @@ def _refuse_equal(documents: Documents) -> None:
     )
 
 # %% ../../nbs/models/00_text.ipynb #c025
-def _tokens(
+class _Reading(NamedTuple):
+    "The tokens of a part of a text, a row a token."
+
+    ids: np.ndarray  # int32, shape (N,)
+    begins: np.ndarray  # character of the text at which each begins, never decreasing
+    has_characters: np.ndarray  # False of what a tokenizer adds, such as a blank in front
+
+    def take(self, is_taken: np.ndarray) -> "_Reading":
+        "Some of the tokens."
+        return _Reading(*(column[is_taken] for column in self))
+
+    def near(self, character: int, distance: int) -> "_Reading":
+        "The tokens that begin less than so many characters from a place."
+        return self.take(abs(self.begins - character) < distance)
+
+    def equals(self, other: "_Reading") -> bool:
+        return all(map(np.array_equal, self, other))
+
+
+def _read_parts(
     tokenizer: object,
-    text: str,
-    spans: Sequence[tuple[int, int]],  # first character, and one past the last
-) -> list[np.ndarray]:
-    "Of each span: ids, first characters, and whether there are any, of its tokens; (3, N)."
+    parts: Sequence[str],
+    firsts: Iterable[int],  # where each part begins in its text
+) -> list[_Reading]:
+    "The tokens of parts of texts, read in one call."
     encoding = tokenizer(
-        [text[first:last] for first, last in spans],
+        list(parts),
         add_special_tokens=False,
         return_attention_mask=False,
         return_token_type_ids=False,
         return_offsets_mapping=True,
         verbose=False,
     )
-    readings = []
-    for (first, _), ids, offsets in zip(
-        spans, encoding["input_ids"], encoding["offset_mapping"], strict=True
-    ):
-        flat = itertools.chain.from_iterable(offsets)
-        ends = np.fromiter(flat, dtype=np.int64, count=2 * len(ids)).reshape(-1, 2)
-        begin = np.maximum.accumulate(first + ends[:, 0])
-        if first == 0:
-            begin[begin == begin[:1]] = 0  # what stands before the first token is its
-        has_any = ends[:, 1] > ends[:, 0]
-        readings.append(np.array([ids, begin, has_any], dtype=np.int64))
-    return readings
+    rows = zip(firsts, encoding["input_ids"], encoding["offset_mapping"], strict=True)
+    return [_as_reading(*row) for row in rows]
+
+
+def _as_reading(first: int, ids: list[int], offsets: list[tuple[int, int]]) -> _Reading:
+    "Tokens and their characters, which are counted from the beginning of the part."
+    flat = itertools.chain.from_iterable(offsets)
+    edges = np.fromiter(flat, dtype=np.int64, count=2 * len(ids)).reshape(-1, 2)
+    # A token that spells no character may have the offsets (0, 0), wherever it stands
+    begins = np.maximum.accumulate(first + edges[:, 0])
+    if first == 0:
+        begins[begins == begins[:1]] = 0  # what stands before the first token is its
+    return _Reading(np.array(ids, np.int32), begins, edges[:, 1] > edges[:, 0])
 
 
 def _sizes(
     text: str,
     first: int,
     stop: int,
-    begin: np.ndarray,  # first character of each token, in [first, stop)
-    has_any: np.ndarray,  # whether a token has characters of its own
+    begins: np.ndarray,  # first character of each token, in [first, stop)
+    has_characters: np.ndarray,
 ) -> np.ndarray:
-    "Bytes that each token owns, of the characters in [first, stop)."
-    points = np.frombuffer(text[first:stop].encode("utf-32-le"), np.uint32)
+    """Bytes that each token owns, of the characters in [first, stop): up to the next token.
+
+    Tokens that begin at one character, as the three bytes of 東 may, share what that place
+    has, in order: of b bytes and k tokens token j ends at b (j + 1) // k. A token that has no
+    characters beside one that has gets nothing."""
+    offsets = _byte_offsets(text[first:stop])
+    n_bytes = offsets[-1]
+    starts = offsets[begins - first]
+    if (starts[1:] > starts[:-1]).all():
+        return _in_smallest_type(np.diff(np.append(starts, n_bytes)))
+    places, head, place = np.unique(starts, return_index=True, return_inverse=True)
+    shared = np.diff(np.append(places, n_bytes))[place]  # bytes of each token's place
+    sharers = np.bincount(place, weights=has_characters).astype(np.int64)
+    n_before = np.cumsum(has_characters) - has_characters
+    rank = n_before - n_before[head][place]  # sharers before this one at its place
+    starts = starts + rank * shared // np.maximum(sharers, 1)[place]
+    return _in_smallest_type(np.diff(np.append(starts, n_bytes)))
+
+
+def _byte_offsets(text: str) -> np.ndarray:
+    "Where each character begins in the text's UTF-8, then where the text ends."
+    points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
     widths = 1 + (points >= 0x80) + (points >= 0x800) + (points >= 0x10000)
-    offsets = np.concatenate([[0], np.cumsum(widths, dtype=np.int64)])
-    begin = offsets[begin - first]
-    # tokens that begin at one character share its bytes, dealt in order
-    groups, head, group = np.unique(begin, return_index=True, return_inverse=True)
-    shared = np.diff(np.append(groups, offsets[-1]))[group]
-    members = np.maximum(np.bincount(group, weights=has_any).astype(np.int64), 1)[group]
-    before = np.cumsum(has_any) - has_any
-    rank = before - before[head][group]
-    sizes = np.diff(np.append(begin + rank * shared // members, offsets[-1]))
+    return np.concatenate([[0], np.cumsum(widths, dtype=np.int64)])
+
+
+def _in_smallest_type(sizes: np.ndarray) -> np.ndarray:
+    "Whole numbers in the smallest type that holds them: mostly a byte each."
     return sizes.astype(np.min_scalar_type(int(sizes.max(initial=0))))
 
 # %% ../../nbs/models/00_text.ipynb #c029
@@ -519,20 +562,29 @@ def plan_cuts(text: str, size: int) -> list[int] | None:
 # %% ../../nbs/models/00_text.ipynb #cut0001
 def shared_cut(
     text: str,
-    left: np.ndarray,  # reading of a piece, of `_tokens`
-    right: np.ndarray,  # and of the next one
+    left: _Reading,  # of a piece
+    right: _Reading,  # of the next piece
     planned: int,  # character
     overlap: int,  # characters that both read on either side, at least
 ) -> int | None:
-    "The place near the planned one where both begin a token at white space, or None."
-    starts = left[1][abs(left[1] - planned) <= overlap // 16]
+    """The character near the planned one where both begin a token at white space, or None.
+
+    Both readings must agree on either side for half of the overlap: tokens at an end of a
+    piece may be others than those of the whole text, by how far is not known."""
+    starts = left.near(planned, _search_width(overlap) + 1).begins
     by_distance = sorted(starts.tolist(), key=lambda start: abs(start - planned))
     cut = next((at for at in by_distance if BLANKS & set(text[at - 1 : at + 1])), None)
     if cut is None:
         return None
-    left_of_cut = left[:, abs(left[1] - cut) < overlap // 2]
-    right_of_cut = right[:, abs(right[1] - cut) < overlap // 2]
-    return cut if np.array_equal(left_of_cut, right_of_cut) else None
+    reach = overlap // 2
+    if left.near(cut, reach).equals(right.near(cut, reach)):
+        return cut
+    return None
+
+
+def _search_width(overlap: int) -> int:
+    "Characters on either side of a planned place where a cut is looked for."
+    return overlap // 16
 
 # %% ../../nbs/models/00_text.ipynb #cut0003
 class StaysWhole(Exception):
@@ -549,36 +601,46 @@ def _pieces(
     ends = plan_cuts(text, size)
     if ends is None:
         raise StaysWhole
-    reach = overlap + overlap // 16
-    spans = [
-        (max(first - reach, 0), min(last + reach, len(text)))
-        for first, last in itertools.pairwise(ends)
-    ]
-    starts = ends[:-1]
     start = 0
     previous = None  # reading of the piece before
-    for k in range(0, len(spans), PIECES_AT_ONCE):
-        readings = _tokens(tokenizer, text, spans[k : k + PIECES_AT_ONCE])
-        for planned, rows in zip(starts[k : k + PIECES_AT_ONCE], readings, strict=True):
-            if previous is not None:
-                stop = shared_cut(text, previous, rows, planned, overlap)
-                if stop is None:
-                    raise StaysWhole
-                yield _tokens_between(text, previous, start, stop)
-                start = stop
-            previous = rows
+    for planned, reading in _read_overlapping(tokenizer, text, ends, overlap):
+        if previous is not None:
+            stop = shared_cut(text, previous, reading, planned, overlap)
+            if stop is None:
+                raise StaysWhole
+            yield _tokens_between(text, previous, start, stop)
+            start = stop
+        previous = reading
     yield _tokens_between(text, previous, start, len(text))
 
 
+def _read_overlapping(
+    tokenizer: object, text: str, ends: Sequence[int], overlap: int
+) -> Iterator[tuple[int, _Reading]]:
+    "(planned beginning, reading) of each piece, which is read beyond both of its ends."
+    reach = overlap + _search_width(overlap)  # the overlap, wherever the cut will be
+    spans = list(itertools.pairwise(ends))
+    for k in range(0, len(spans), PIECES_AT_ONCE):
+        group = spans[k : k + PIECES_AT_ONCE]
+        firsts = [max(first - reach, 0) for first, _ in group]
+        parts = [
+            text[begin : last + reach] for begin, (_, last) in zip(firsts, group, strict=True)
+        ]
+        readings = _read_parts(tokenizer, parts, firsts)
+        for (planned, _), reading in zip(group, readings, strict=True):
+            yield planned, reading
+
+
 def _tokens_between(
-    text: str, rows: np.ndarray, start: int, stop: int
+    text: str, reading: _Reading, start: int, stop: int
 ) -> tuple[np.ndarray, np.ndarray]:
     "Ids, and bytes of each, of the tokens that begin in [start, stop)."
-    ids, begin, has_any = rows[:, (rows[1] >= start) & (rows[1] < stop)]
-    return ids.astype(np.int32), _sizes(text, start, stop, begin, has_any)
+    inside = reading.take((reading.begins >= start) & (reading.begins < stop))
+    return inside.ids, _sizes(text, start, stop, inside.begins, inside.has_characters)
 
 # %% ../../nbs/models/00_text.ipynb #c032
 LONGEST_UNCUT = 2**20  # characters of a text that is tokenised at once
+TOGETHER = 2**16  # characters of short texts that are tokenised in one call
 
 
 def encode_text(
@@ -588,23 +650,72 @@ def encode_text(
     progress: Callable[[int], None] | None = None,  # (bytes so far)
 ) -> tuple[np.ndarray, np.ndarray | None]:
     "Token ids of a text, int32, and how many bytes each owns; None without offsets."
-    if not getattr(tokenizer, "is_fast", False):
+    if not _has_offsets(tokenizer):
         ids = np.array([*prefix, *_token_list(tokenizer, text, False)], np.int32)
         if progress is not None:
             progress(utf8_size(text))
         return ids, None
-    split = _single_piece if len(text) <= LONGEST_UNCUT else _pieces
+    if len(text) <= LONGEST_UNCUT:
+        return _joined([_single_piece(tokenizer, text)], prefix, progress)
     try:
-        return _joined(split(tokenizer, text), prefix, progress)
+        return _joined(_pieces(tokenizer, text), prefix, progress)
     except StaysWhole:
-        return _joined(_single_piece(tokenizer, text), prefix, progress)
+        return _joined([_single_piece(tokenizer, text)], prefix, progress)
 
 
-def _single_piece(tokenizer: object, text: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    "(ids, bytes of each token) of a text, as its only piece."
-    (rows,) = _tokens(tokenizer, text, [(0, len(text))])
-    ids, begin, has_any = rows
-    yield ids.astype(np.int32), _sizes(text, 0, len(text), begin, has_any)
+def encode_texts(
+    tokenizer: object,  # a Hugging Face tokenizer
+    texts: Sequence[str],
+    prefix: tuple[int, ...] = (),  # tokens that stand before each
+    progress: Callable[[int], None] | None = None,  # (bytes of all texts so far)
+) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+    "What `encode_text` gives of each text; short texts are tokenised together."
+    n_bytes = 0
+
+    def show(n_bytes_of_text: int) -> None:
+        if progress is not None:
+            progress(n_bytes + n_bytes_of_text)
+
+    for group in _grouped(texts, TOGETHER if _has_offsets(tokenizer) else 0):
+        if len(group) == 1:
+            yield encode_text(tokenizer, group[0], prefix, show)
+            n_bytes += utf8_size(group[0])
+            continue
+        readings = _read_parts(tokenizer, group, itertools.repeat(0, len(group)))
+        for text, reading in zip(group, readings, strict=True):
+            yield _joined([_all_tokens(text, reading)], prefix, show)
+            n_bytes += utf8_size(text)
+
+
+def _has_offsets(tokenizer: object) -> bool:
+    "Whether a tokenizer says which characters each token spells."
+    return bool(getattr(tokenizer, "is_fast", False))
+
+
+def _grouped(texts: Iterable[str], most: int) -> Iterator[list[str]]:
+    "Texts that follow each other, of so many characters together; a longer one by itself."
+    group = []
+    size = 0
+    for text in texts:
+        if group and size + len(text) > most:
+            yield group
+            group = []
+            size = 0
+        group.append(text)
+        size += len(text)
+    if group:
+        yield group
+
+
+def _single_piece(tokenizer: object, text: str) -> tuple[np.ndarray, np.ndarray]:
+    "(ids, bytes of each token) of a text that is not cut."
+    (reading,) = _read_parts(tokenizer, [text], [0])
+    return _all_tokens(text, reading)
+
+
+def _all_tokens(text: str, reading: _Reading) -> tuple[np.ndarray, np.ndarray]:
+    "Ids, and bytes of each, of the tokens of a whole text."
+    return reading.ids, _sizes(text, 0, len(text), reading.begins, reading.has_characters)
 
 
 def _joined(
@@ -623,7 +734,9 @@ def _joined(
         if progress is not None:
             progress(n_bytes)
     ids = np.frombuffer(buffer, np.int32)
-    return ids, np.concatenate(sizes) if len(ids) > len(prefix) else None
+    if len(ids) == len(prefix):
+        return ids, None  # a text without tokens: its bytes are no token's
+    return ids, np.concatenate(sizes)
 
 
 def _token_list(tokenizer: object, text: str, special: bool) -> list[int]:
@@ -662,9 +775,9 @@ def _bos_token(tokenizer: object) -> int:
 
 def _start_by_tokenizer(tokenizer: object, text: str) -> tuple[int, ...]:
     "The tokens that the tokenizer itself puts before a text, found on its first characters."
-    beginning = text[:64]
-    is_blank = not _token_list(tokenizer, beginning, special=False)
-    sample = text if is_blank else beginning
+    sample = text[:64]
+    if not _token_list(tokenizer, sample, special=False):  # blanks that it drops
+        sample = text
     bare = _token_list(tokenizer, sample, special=False)
     full = _token_list(tokenizer, sample, special=True)
     for k in range(len(full) - len(bare) + 1):
@@ -686,7 +799,8 @@ def tokenizer_digest(tokenizer: object) -> str:
     fast = getattr(tokenizer, "backend_tokenizer", None)
     if fast is not None and hasattr(fast, "to_str"):
         facts = json.loads(fast.to_str())
-        facts = {k: v for k, v in facts.items() if k not in ("padding", "truncation")}
+        for name in ("padding", "truncation"):  # of the last call; they change no id
+            facts.pop(name, None)
     else:
         facts = {"class": type(tokenizer).__name__, "vocabulary": tokenizer.get_vocab()}
         file = Path(getattr(tokenizer, "vocab_file", None) or "")

@@ -13,6 +13,7 @@ import hashlib
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, NoReturn
 
 import numpy as np
@@ -29,7 +30,7 @@ from invar_nb.models.text import (
     Documents,
     PartRead,
     document_start,
-    encode_text,
+    encode_texts,
     tokenizer_digest,
     utf8_digest,
     utf8_size,
@@ -37,7 +38,10 @@ from invar_nb.models.text import (
 
 # %% ../../nbs/models/01_text_plan.ipynb #c007
 def _hf(n: int, length: int, stride: int) -> Iterator[tuple[int, int, int]]:
-    "(start, score_from, stop) of the documentation's loop; the shift loses a first token."
+    """(start, score_from, stop) as in the loop of the documentation of transformers.
+
+    A window scores what no earlier one did. Of its own first token there is no logit, so a
+    window that begins where the last one ended loses that token."""
     scored_to = 0
     for start in range(0, n, stride):
         stop = min(start + length, n)
@@ -344,7 +348,7 @@ def refuse_short(
     refuse(
         "plan_text",
         "a text must have a token to score after its first",
-        f"at most 1 token {texts.where(numbers)}",
+        f"at most 1 token {texts.places_text(numbers)}",
         cure,
     )
 
@@ -385,7 +389,9 @@ class EncodedText(NamedTuple):
 def _start(tokenizer: object, texts: Documents, cut: Cut) -> tuple[int, ...]:
     "The tokens before each text; those before the first document are those before all."
     start = document_start(tokenizer, texts.texts[0], cut.bos)
-    return start if cut.prefix_token is None else (cut.prefix_token, *start)
+    if cut.prefix_token is None:
+        return start
+    return (cut.prefix_token, *start)
 
 
 def _encode_texts(
@@ -395,12 +401,15 @@ def _encode_texts(
     progress: Callable[[int, int], None] | None,  # (bytes so far, in all)
 ) -> dict[str, EncodedText]:
     "The tokens of each text, by its id."
-    *offsets, total = itertools.accumulate(map(utf8_size, texts.texts), initial=0)
-    encoded = {}
-    for name, text, offset in zip(texts.text_ids, texts.texts, offsets, strict=True):
-        show = _shifted(progress, offset, total)
-        encoded[name] = EncodedText(*encode_text(tokenizer, text, start, show))
-    return encoded
+    show = None
+    if progress is not None:
+        show = partial(_show_bytes, progress, sum(map(utf8_size, texts.texts)))
+    rows = encode_texts(tokenizer, texts.texts, start, show)
+    return {name: EncodedText(*row) for name, row in zip(texts.text_ids, rows, strict=True)}
+
+
+def _show_bytes(progress: Callable[[int, int], None], total: int, n_bytes: int) -> None:
+    progress(n_bytes, total)
 
 
 def _check_encoded(
@@ -410,17 +419,6 @@ def _check_encoded(
     too_short = [i for i, text in enumerate(encoded.values()) if len(text.ids) < 2]
     if too_short:
         refuse_short(tokenizer, texts, too_short, can_begin)
-
-
-def _shifted(
-    progress: Callable[[int, int], None] | None,
-    offset: int,  # bytes of the texts before
-    total: int,  # bytes of all texts
-) -> Callable[[int], None] | None:
-    "Progress of one text as a part of all of them."
-    if progress is None:
-        return None
-    return lambda n_bytes: progress(offset + n_bytes, total)
 
 # %% ../../nbs/models/01_text_plan.ipynb #pw05
 def _plan_windows(
@@ -469,7 +467,9 @@ def _scored_bytes(
         return None
     sums = [encoded[w.document_id].sizes[w.score_from : w.stop].sum() for w in windows]
     n_bytes = np.array(sums, dtype=np.int64)
-    return None if n_bytes.min() < 1 else n_bytes
+    if n_bytes.min() < 1:
+        return None
+    return n_bytes
 
 # %% ../../nbs/models/01_text_plan.ipynb #begin12
 LEAST_READ = 2**20  # bytes of text
@@ -740,22 +740,28 @@ def _classes_by_context(windows: Sequence[Window]) -> TokenClasses:
     "Quarters of the longest context, by the number of tokens before a token."
     longest = max(window.stop - window.start - 1 for window in windows)
     lengths = np.arange(1, longest + 1)
-    values, codes = _quarters(4 * (lengths - 1) // longest, lengths, "token")
-    return TokenClasses(by="context", values=values, table=np.append(0, codes))
+    quarters = 4 * (lengths - 1) // longest
+    values, codes = _quarters(quarters, lengths, "token")
+    table = np.append(0, codes)  # a token without context is never scored; its code is unused
+    return TokenClasses(by="context", values=values, table=table)
 
 
 def _classes_by_frequency(
     documents: Mapping[str, np.ndarray], windows: Sequence[Window]
 ) -> TokenClasses:
-    "Quarters of the scored tokens, ordered by how often each token id is scored."
+    """Quarters of the scored tokens, ordered by how often each token id is scored.
+
+    Ids that are scored equally often stay together, in the quarter that the middle one of
+    their tokens lies in."""
     counts = np.zeros(1 + max(int(ids.max()) for ids in documents.values()), np.int64)
     for window in windows:
         ids = documents[window.document_id][window.score_from : window.stop]
         counts += np.bincount(ids, minlength=len(counts))
     times, index, n_ids = np.unique(counts, return_inverse=True, return_counts=True)
     tokens = times * n_ids  # scored, of the ids that are scored so many times
-    upto = np.cumsum(tokens)
-    quarter = 2 * (2 * upto - tokens) // upto[-1]  # of the middle one of these tokens
+    ends = np.cumsum(tokens)  # of these groups, in the order of all scored tokens
+    twice_the_middle = 2 * ends - tokens
+    quarter = 2 * twice_the_middle // ends[-1]  # 4 times the middle's share of all, 0 to 3
     is_scored = times > 0  # an id that is never scored gets a code that nothing asks for
     names = ("rare", "uncommon", "common", "very common")
     values, codes = _quarters(quarter[is_scored], times[is_scored], "time", names)
@@ -775,8 +781,10 @@ def _quarters(
     values = []
     for q in used:
         inside = numbers[quarter == q]
-        limits = _limits(inside.min(), inside.max(), unit)
-        values.append(f"{names[q]}, {limits}" if names[q] else limits)
+        value = _limits(inside.min(), inside.max(), unit)
+        if names[q]:
+            value = f"{names[q]}, {value}"
+        values.append(value)
     return tuple(values), codes
 
 
@@ -784,7 +792,9 @@ def _limits(first: int, last: int, unit: str) -> str:
     "`2 to 3 tokens`, `1 token`, `2 tokens`."
     if first < last:
         return f"{first} to {last} {unit}s"
-    return f"{first} {unit}" if first == 1 else f"{first} {unit}s"
+    if first == 1:
+        return f"{first} {unit}"
+    return f"{first} {unit}s"
 
 # %% ../../nbs/models/01_text_plan.ipynb #tc8
 def class_sums(

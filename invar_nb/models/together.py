@@ -27,6 +27,7 @@ from ..metrics.divergence import EDGES, change_columns, change_counts
 from .batches import Scorer, as_batches, cut_passes, in_memory, plan_scoring
 from invar_nb.models.chain_rule import (
     Engine,
+    PassLayout,
     check_finite,
     evaluating,
     head_blocks,
@@ -76,7 +77,10 @@ def _in_tiles(
     hidden: Sequence,  # what the head of each is given, shape (rows, width)
     target: object,
 ) -> object:
-    "@eq-tiles-kl for a block of rows: (losses of A, of B, KL, changed), shape (4, rows)."
+    """@eq-tiles-kl for a block of rows: (losses of A, of B, KL, changed), shape (4, rows).
+
+    x and y are the logits of A and B over ln 2, each less its row's shift; the shifts and the
+    factor ln 2 leave the formula unchanged but for the unit, which is restored at the end."""
     sides = [
         _Side(torch, engine, rows, target)
         for engine, rows in zip(engines, hidden, strict=True)
@@ -97,7 +101,7 @@ def _in_tiles(
     return torch.cat([losses_and_kl, (x.first != y.first)[None]])
 
 # %% ../../nbs/models/07_together.ipynb #c020
-_BLOCK = 2**22  # numbers of a table of float64; 16 times that on accelerators
+_BLOCK = 2**22  # numbers of a table of float64; on accelerators 16 times that, of float32
 
 
 def _check_vocabulary(first: int, second: int) -> None:
@@ -122,16 +126,20 @@ def _from_rows(
     "(losses of A, of B, KL, changed) from whole rows of logits, shape (4, places)."
     width = rows[0](places[:1]).shape[1]
     _check_vocabulary(width, rows[1](places[:1]).shape[1])
-    on_cpu = target.device.type == "cpu"
-    wide_type = torch.float64 if on_cpu else torch.float32
+    wide_type = torch.float64
+    block = _BLOCK
+    if target.device.type != "cpu":
+        wide_type = torch.float32
+        block *= 16
     blocks = []
-    for part in places.split(max(1, _BLOCK * (1 if on_cpu else 16) // width)):
+    for part in places.split(max(1, block // width)):
         logits = [row(part).to(target.device) for row in rows]
         changed = logits[0].argmax(1) != logits[1].argmax(1)
         log_p, log_q = (x.log_softmax(-1, dtype=wide_type) for x in logits)
         labels = target[part][:, None]
         losses = [-log.gather(1, labels)[:, 0] for log in (log_p, log_q)]
-        terms = log_p.exp().mul_(log_p.sub_(log_q))  # 0 (-inf) where neither allows a token
+        terms = log_p.exp().mul_(log_p.sub_(log_q))  # p (log p - log q) of every token
+        # Where p = 0 a term is 0 (-inf) or 0 (-inf + inf), both NaN, and counts nothing
         kl = terms.nan_to_num_(nan=0.0, posinf=math.inf).sum(1).clamp(min=0)
         blocks.append(torch.stack([*losses, kl, changed.to(wide_type)]))
     return torch.cat(blocks, dim=1)
@@ -188,17 +196,18 @@ class PairScorer:
         blocks = self._blocks_in_tiles if self.tiled else self._blocks_of_rows
         return torch.cat(list(blocks(torch, layouts)), dim=1).cpu().numpy()
 
-    def _blocks_of_rows(self, torch: ModuleType, layouts: Sequence[tuple]) -> Iterator:
+    def _blocks_of_rows(self, torch: ModuleType, layouts: Sequence[PassLayout]) -> Iterator:
         "The numbers of each pass, from whole rows of logits."
         device = self.engines[0].device
-        for *where, target in layouts:
-            rows = [logit_rows(torch, engine, *where) for engine in self.engines]
-            yield _from_rows(torch, rows, target.to(device), torch.arange(len(target)))
+        for layout in layouts:
+            rows = [logit_rows(torch, engine, layout) for engine in self.engines]
+            numbers = torch.arange(len(layout.targets))
+            yield _from_rows(torch, rows, layout.targets.to(device), numbers)
 
-    def _blocks_in_tiles(self, torch: ModuleType, layouts: Sequence[tuple]) -> Iterator:
+    def _blocks_in_tiles(self, torch: ModuleType, layouts: Sequence[PassLayout]) -> Iterator:
         "The numbers of a few tokens at a time; where tiles fail, from whole rows."
         engines = self.engines
-        targets = torch.cat([layout[-1] for layout in layouts]).to(engines[0].device)
+        targets = torch.cat([layout.targets for layout in layouts]).to(engines[0].device)
         begin = 0
         blocks = (head_blocks(torch, engine, layouts) for engine in engines)
         for hidden in zip(*blocks, strict=True):
@@ -223,17 +232,18 @@ def plan_together(
     batch_tokens: int | None = None,
 ) -> PairScorer:
     "Look at both models and decide which windows share a batch."
-    first, second = (
+    scorers = [
         plan_scoring(model, plan.token_ids, plan.windows, batch_tokens=batch_tokens)
         for model in (baseline, candidate)
-    )
-    sizes = [scorer.facts["batch_tokens"] for scorer in (first, second)]
-    if sizes[0] != sizes[1]:  # of models of two widths: one size for both
+    ]
+    sizes = [scorer.facts["batch_tokens"] for scorer in scorers]
+    if sizes[0] != sizes[1]:  # of models of two widths: once more, with the smaller for both
         return plan_together(baseline, candidate, plan, batch_tokens=min(sizes))
+    first, second = scorers
     tiled = _can_both_tile(first.engine, second.engine)
     if tiled:
         _check_vocabulary(len(first.engine.head.weight), len(second.engine.head.weight))
-    order = ("padded", "equal lengths", "one window")
+    order = ("padded", "equal lengths", "one window")  # what the more delicate model takes
     batching = max(first.facts["batching"], second.facts["batching"], key=order.index)
     budget = min(first.budget, second.budget)
     facts = {**first.facts, "batching": batching}
@@ -293,20 +303,35 @@ def _measure_batch(
 ) -> list[list]:
     "The `_Record` of each window of a batch, as a list."
     numbers = scorer.score(batch)
-    records = []
     cuts = np.cumsum([scorer.windows[i].tokens for i in batch])[:-1]
-    for i, values in zip(batch, np.split(numbers, cuts, axis=1), strict=True):
-        window = scorer.windows[i]
-        ids = scorer.scorers[0].documents[window.document_id]
-        change = np.exp(-values[1]) - np.exp(-values[0])
-        means = map(float, values[:2].mean(axis=1))
-        sums = map(float, [*values[2:].sum(axis=1), change.sum()])
-        counts = change_counts(change)
-        steps = np.flatnonzero(counts)
-        grid = [steps.tolist(), counts[steps].tolist()]
-        sums_of_classes = [class_sums(classes, ids, window, losses) for losses in values[:2]]
-        records.append([*means, *sums, *grid, *sums_of_classes])
-    return records
+    rows = zip(batch, np.split(numbers, cuts, axis=1), strict=True)
+    return [_record_of(scorer, classes, i, values) for i, values in rows]
+
+
+def _record_of(
+    scorer: PairScorer,
+    classes: Sequence[TokenClasses],
+    i: int,  # number of the window
+    values: np.ndarray,  # of its tokens, as of `PairScorer.score`
+) -> list:
+    "The `_Record` of a window, as a list."
+    window = scorer.windows[i]
+    ids = scorer.scorers[0].documents[window.document_id]
+    losses = values[:2]
+    kl, is_changed = values[2:]
+    change = np.exp(-losses[1]) - np.exp(-losses[0])
+    counts = change_counts(change)
+    steps = np.flatnonzero(counts)
+    sums_of_classes = [class_sums(classes, ids, window, of_arm) for of_arm in losses]
+    return [
+        *map(float, losses.mean(axis=1)),
+        float(kl.sum()),
+        float(is_changed.sum()),
+        float(change.sum()),
+        steps.tolist(),
+        counts[steps].tolist(),
+        *sums_of_classes,
+    ]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -381,7 +406,9 @@ def score_together(
     keys = _cache_keys(plan, facts)
     known_sides = _known_pair(plan, cache, keys)
     if known_sides[0].is_part and is_begun(journal, _pair_key(plan, facts)):
-        known_sides = _known_pair(plan, None, keys)
+        known_sides = _known_pair(
+            plan, None, keys
+        )  # the journal is of all windows: go on in it
     if on_known is not None:
         on_known(known_sides[0].count)
     unscored = known_sides[0].missing

@@ -167,7 +167,9 @@ def _edit_of(tally: _Tally, kind: str) -> str:
     "pruned or quantised, where that explains every element that changed; else ''."
     if tally.zeros == tally.changed:
         return "pruned"
-    return "quantised" if is_packed(kind) or tally.is_grid else ""
+    if is_packed(kind) or tally.is_grid:
+        return "quantised"
+    return ""
 
 # %% ../../nbs/models/16_weights.ipynb #c030
 LARGEST = 5  # changes that are listed
@@ -198,7 +200,9 @@ class WeightsDifference(Shown):
             return "unknown"
         if self.tensors_changed:
             return "different"
-        return "recast" if self.recast else "rearranged"
+        if self.recast:
+            return "recast"
+        return "rearranged"
 
     @property
     def tensors_changed(self) -> int:
@@ -281,7 +285,9 @@ def _casts(changes: Iterable[TensorChange]) -> str:
     "How many went from which type to which, in brackets; '' where none did."
     kinds = Counter(" to ".join(t.kinds) for t in changes if t.kinds[0] != t.kinds[1])
     counts = ", ".join(f"{n} from {kind}" for kind, n in kinds.most_common())
-    return f" ({counts})" if counts else ""
+    if counts:
+        return f" ({counts})"
+    return ""
 
 # %% ../../nbs/models/16_weights.ipynb #c033
 def read_table(checkpoint: Checkpoint) -> dict[str, Stored]:
@@ -334,7 +340,9 @@ def _are_equal(a: Stored, b: Stored) -> bool:
 # %% ../../nbs/models/16_weights.ipynb #we07
 def _relative_change(change: TensorChange) -> float:
     "Its size; infinite where it has none, as of another shape."
-    return math.inf if change.relative is None else change.relative
+    if change.relative is None:
+        return math.inf
+    return change.relative
 
 
 def _common_edit(changes: Iterable[TensorChange]) -> str:
@@ -342,7 +350,9 @@ def _common_edit(changes: Iterable[TensorChange]) -> str:
     edits = {change.edit for change in changes}
     if not edits or "" in edits:
         return ""
-    return "pruned" if edits == {"pruned"} else "quantised"
+    if edits == {"pruned"}:
+        return "pruned"
+    return "quantised"
 
 
 def _compare_all(
@@ -378,7 +388,7 @@ def compare_weights(
     checkpoints = [_find(path, revision) for path in (baseline, candidate)]
     reason = not_comparable(checkpoints)
     tables = []
-    if not reason:
+    if not reason:  # also of equal files: a damaged one is refused, not called identical
         tables = [read_table(checkpoint) for checkpoint in checkpoints]
     first, second = checkpoints
     files = WeightsDifference(
@@ -406,7 +416,9 @@ def _find(path: str | Path, revision: str | None) -> Checkpoint:
 def edit_of_types(baseline: Checkpoint, candidate: Checkpoint) -> str:
     "quantised, where a GGUF of packed types stands beside a folder; else ''."
     is_gguf = candidate.kind == "gguf" and baseline.kind != "gguf"
-    return "quantised" if is_gguf and any(is_packed(t.kind) for t in candidate.tensors) else ""
+    if is_gguf and any(is_packed(t.kind) for t in candidate.tensors):
+        return "quantised"
+    return ""
 
 
 def _compare_tables(

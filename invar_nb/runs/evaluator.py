@@ -299,8 +299,12 @@ def decide(
     m = spec.improvement_threshold
     is_significant = p_value is not None and p_value <= spec.significance_threshold
     if is_significant and abs(d.improvement) >= m and d.improvement != 0:
-        return "improved" if d.improvement > 0 else "regressed"
-    return "equivalent" if _is_inside(d, m) and d.n >= FEWEST else "inconclusive"
+        if d.improvement > 0:
+            return "improved"
+        return "regressed"
+    if _is_inside(d, m) and d.n >= FEWEST:
+        return "equivalent"
+    return "inconclusive"
 
 
 def _is_inside(d: Difference, margin: float) -> bool:
@@ -317,7 +321,9 @@ def not_worse(d: Difference, threshold: float) -> bool:
     "Whether a loss of the threshold is ruled out: by the interval, of few seeds by the test."
     if d.fallback is not None and not all_equal(d):
         return False
-    return d.worse.high < threshold if d.n >= FEWEST else tested_better(d)
+    if d.n >= FEWEST:
+        return d.worse.high < threshold
+    return tested_better(d)
 
 # %% ../../nbs/runs/01_evaluator.ipynb #c034
 MOST_SEEDS = 10_000  # that are suggested
@@ -326,24 +332,30 @@ MOST_SEEDS = 10_000  # that are suggested
 def seeds_for_power(d: Difference, *, threshold: float, level: float) -> int | None:
     "Seeds for 80 % power at this difference; None where more seeds would not settle it."
     size = abs(d.delta)
-    if all_equal(d):
+    if all_equal(d):  # judged by the sign test, in which n equal signs have p = 2^(1 - n)
         if d.p_value == 1 or size < threshold:
             return None
-        return math.ceil(1 - math.log2(1 - level))  # n equal signs have p = 2^(1 - n)
+        return math.ceil(1 - math.log2(1 - level))
     sd = d.standard_error * math.sqrt(d.n)
     if not sd or size == threshold == 0:
         return None
     by_normal_law = n_for_power(sd, size, threshold, level=level)
-    if by_normal_law >= MOST_SEEDS:
+    if by_normal_law is None or by_normal_law >= MOST_SEEDS:
         return None
     has_power = partial(_has_power, sd, size, threshold, level)
     return next(n for n in count(by_normal_law) if has_power(n))
 
 
 def _has_power(sd: float, size: float, threshold: float, level: float, n: int) -> bool:
-    "Whether n seeds have the power: the normal law's at the level of the wider t interval."
+    """Whether n seeds have the power.
+
+    `n_for_power` plans by the normal law. A t interval of n seeds is as wide as the normal one
+    of a higher level, and at that level it must ask for n seeds or fewer."""
     normal_level = math.erf(stdtrit(n - 1, (1 + level) / 2) / math.sqrt(2))
-    return normal_level < 1 and n_for_power(sd, size, threshold, level=normal_level) <= n
+    if normal_level == 1:
+        return False
+    needed = n_for_power(sd, size, threshold, level=normal_level)
+    return needed is not None and needed <= n
 
 # %% ../../nbs/runs/01_evaluator.ipynb #jd01
 @dataclass(frozen=True, kw_only=True)
@@ -361,7 +373,9 @@ class ShownRuns(Shown):
     def summary(self) -> str:
         "The verdict, a table, the seeds and the test."
         head, *below = self._sentences()
-        return "\n".join([head, "", *aligned(self._table()), "", *below]) if below else head
+        if below:
+            return "\n".join([head, "", *aligned(self._table()), "", *below])
+        return head
 
     @property
     def blind_spot(self) -> BlindSpot | None:
@@ -457,13 +471,18 @@ class RunsComparison(ShownRuns):
             return None
         p = self.p_value if self.adjusted_p_value is None else self.adjusted_p_value
         claim = decide(d, p, self.spec)
-        seeds = None
-        if claim == "inconclusive":
-            m = self.spec.improvement_threshold
-            seeds = seeds_for_power(d, threshold=m, level=self.level)
-            fewest = FEWEST if abs(d.improvement) < m else 0  # equivalence needs ten
-            seeds = seeds and max(seeds, d.n + 1, fewest)
+        seeds = self._seeds_needed(d) if claim == "inconclusive" else None
         return Judgement(claim=claim, p_value=p, seeds=seeds)
+
+    def _seeds_needed(self, d: Difference) -> int | None:
+        "Seeds for 80 % power, more than there are; None where more would not settle it."
+        m = self.spec.improvement_threshold
+        seeds = seeds_for_power(d, threshold=m, level=self.level)
+        if seeds is None:
+            return None
+        if abs(d.improvement) < m:  # equivalence would be shown, and needs ten
+            return max(seeds, d.n + 1, FEWEST)
+        return max(seeds, d.n + 1)
 
     @cached_property
     def verdict(self) -> Verdict:
@@ -558,8 +577,9 @@ def _seeds_text(seeds: Iterable[int]) -> str:
 # %% ../../nbs/runs/01_evaluator.ipynb #st08
 def _percent(c: RunsComparison, change: float) -> str:
     "A change of the metric itself, whatever the scale."
-    share = math.expm1(change) if c.spec.scale == LOG else change
-    return f"{100 * share:+.3g} %"
+    if c.spec.scale == LOG:
+        change = math.expm1(change)
+    return f"{100 * change:+.3g} %"
 
 
 def _span(c: RunsComparison) -> str:
@@ -591,7 +611,9 @@ def _claim_text(c: RunsComparison) -> str:
     claim = c.judgement.claim
     m = c.spec.improvement_threshold
     if claim == "inconclusive":
-        return "Not worse" if not_worse(d, m) else "Inconclusive"
+        if not_worse(d, m):
+            return "Not worse"
+        return "Inconclusive"
     if claim != "equivalent":
         return claim.title()
     margin = margin_text(m, d)
@@ -698,8 +720,9 @@ def _match_units(name: str, baseline: Sequence[float], candidate: Sequence[float
     if not words & _SHARES or not in_shares(a, b, rising=True):
         return
     spans = [f"{values.min():g} to {values.max():g}" for values in (a, b)]
-    # 316 lies between 100 and 1000 in the logarithm
-    factor = 100 if unit_factor(a, b) <= 316 else 1000
+    factor = 100  # per cent
+    if unit_factor(a, b) > 316:  # nearer to 1000 than to 100, in the logarithm
+        factor = 1000
     refuse(
         "compare_runs",
         "both arms must be in one unit",
@@ -1015,7 +1038,9 @@ def _candidate_names(arms: Mapping[tuple[str, str], RunsArm]) -> list[str]:
 def _number_or_infinity(name: str) -> float:
     "The number that a name spells; names that are none stand behind all numbers."
     value = spelled(name)
-    return value if is_number(value) else math.inf
+    if is_number(value):
+        return value
+    return math.inf
 
 # %% ../../nbs/runs/01_evaluator.ipynb #sr04
 def _compare_candidates(

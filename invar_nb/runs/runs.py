@@ -42,7 +42,9 @@ def spelled(value: object) -> object:
     if not _SPELLED.fullmatch(word):
         return value
     is_whole = word.lstrip("+-").isdigit() and len(word) < 300
-    return int(word) if is_whole else float(word)
+    if is_whole:
+        return int(word)
+    return float(word)
 
 # %% ../../nbs/runs/00_runs.ipynb #c020
 def _as_number(name: str, value: object, where: str) -> float | int | None:
@@ -163,7 +165,9 @@ class ExperimentResult:
 
 def _as_json(value: float | None) -> float | str | None:
     "A number, as text where strict JSON has none for it."
-    return value if value is None or math.isfinite(value) else str(value)
+    if value is None or math.isfinite(value):
+        return value
+    return str(value)
 
 # %% ../../nbs/runs/00_runs.ipynb #ju0h6m69
 END_COLUMNS = ("terminal", "state", "status")  # the last two are other trackers'
@@ -176,7 +180,9 @@ def end_of_run(row: Mapping) -> str | None:
     for name, value in row.items():
         if str(name).strip().lower() in END_COLUMNS and str(value or "").strip():
             word = str(value).strip()
-            return "ok" if word.lower() in FINISHED else word
+            if word.lower() in FINISHED:
+                return "ok"
+            return word
     return None
 
 # %% ../../nbs/runs/00_runs.ipynb #c0221
@@ -240,16 +246,18 @@ def find_failure(run: ExperimentResult, metric: str) -> str | None:
     "The reason why a run has no usable number for the metric; None where it has one."
     if not run.ok:
         detail = " ".join(run.detail.split())
-        return (
-            f"ended in {run.terminal!r} ({detail})" if detail else f"ended in {run.terminal!r}"
-        )
+        if detail:
+            return f"ended in {run.terminal!r} ({detail})"
+        return f"ended in {run.terminal!r}"
     names = sorted(set(run.metrics) - {"seed"})
     if metric not in names:
         return _missing_number(run, metric, names)
     value = run.metrics[metric]
     if value is None:
         return f"wrote no number for {metric}"
-    return None if math.isfinite(value) else f"reported {metric} = {value}"
+    if math.isfinite(value):
+        return None
+    return f"reported {metric} = {value}"
 
 
 def _missing_number(run: ExperimentResult, metric: str, names: Sequence[str]) -> str:
@@ -353,7 +361,9 @@ class Failures:
         "Fisher's exact test of equal rates; None where an arm has no runs."
         x, y = self.n_failed
         m, n = self.n_runs
-        return fisher_exact(y, n, x, m) if m and n else None
+        if m and n:
+            return fisher_exact(y, n, x, m)
+        return None
 
     @property
     def counts(self) -> str:
@@ -381,13 +391,15 @@ def find_failures(
         for run in runs:
             reason = find_failure(run, metric)
             if reason:
+                # Sorted so, runs of unknown seeds stand behind the others
                 failed.append((run.seed is None, run.seed or 0, arm, reason))
     if not failed:
         return None
     is_unknown, seed, arm, reason = min(failed)
     counts = Counter(arm for _, _, arm, _ in failed)
+    name = "unknown" if is_unknown else str(seed)
     return Failures(
-        first=f"the {arm} run of seed {'unknown' if is_unknown else seed} {reason}",
+        first=f"the {arm} run of seed {name} {reason}",
         n_failed=(counts["baseline"], counts["candidate"]),
         n_runs=(len(arms["baseline"]), len(arms["candidate"])),
     )
