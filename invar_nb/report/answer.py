@@ -44,7 +44,7 @@ from invar_nb.report.wording import (
     blind_line,
     exit_is_told,
     exit_sentence,
-    first_line,
+    heading_of,
     ignored_line,
     models_line,
     next_line,
@@ -249,7 +249,7 @@ def summary(document: Document, width: int | None = None, *, in_shell: bool = Tr
         text = visible(line)
         return wrapped(text, width) if width else text
 
-    lines = [fold(first_line(document))]
+    lines = [fold(heading_of(document).line)]
     if ignored := ignored_line(document):
         lines.append(fold(ignored))
     table = answer_table(document)
@@ -302,7 +302,7 @@ def summary_paragraphs(document: Document) -> list[str]:
 def summary_markdown(document: Document) -> str:
     "summary.md: the answer in less than 4 KB."
     table = compact_table(document)
-    first = markdown(cut(first_line(document), 1000))
+    first = markdown(cut(heading_of(document).line, 1000))
     below = "\n\n".join(summary_paragraphs(document))
 
     def page(n_rows: int) -> str:

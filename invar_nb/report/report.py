@@ -69,7 +69,7 @@ from .page import render_html, render_markdown
 from .pictures import answer_forest, leads_of, reliability_pictures
 from .shown import axis_of
 from .tables import compact_table
-from .wording import first_line
+from .wording import heading_of
 from ..runs.evaluator import RunsArm
 from ..runs.runs import read_row
 
@@ -310,7 +310,8 @@ class Report(Shown):
         return f"{self.headline.removesuffix('.')}, exit {self.exit_code}"
 
     def _sentences(self):
-        return [first_line(self.content), *closing_lines(self.content, in_shell=False)]
+        heading = heading_of(self.content)
+        return [heading.line, *closing_lines(self.content, in_shell=False)]
 
     def _forest(self):
         return answer_forest(self.content)
