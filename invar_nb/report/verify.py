@@ -252,7 +252,9 @@ def compute_again(
     metrics = metric_names(document) - {*without}
     try:
         arms = read_evidence(folder, document.arms)
-        rules = kept_rules(document.rules, without) if without else document.rules
+        rules = document.rules
+        if without:
+            rules = kept_rules(document.rules, without)
         recomputed = study(arms, Rules(**rules), known=metrics)
         return document_of(recomputed, files, document.version), recomputed.arms
     except UNLIKE as error:
@@ -417,7 +419,9 @@ def as_float(stored: object, computed: object) -> object:
     "A stored value; a whole number is a float where one was computed: jq writes 1.0 as 1."
     if type(stored) is not int or type(computed) is not float:
         return stored
-    return computed if stored == computed else float(stored)  # -0.0 too
+    if stored == computed:
+        return computed
+    return float(stored)
 
 
 def with_floats(stored: object, computed: object) -> object:
@@ -500,7 +504,9 @@ def verify(
     recomputed, arms = compute_again(path.parent, stored.content, without)
     computed = recomputed.to_dict()
     d = with_floats(d, computed)
-    other_version = "" if d["version"] == __version__ else d["version"]
+    other_version = d["version"]
+    if d["version"] == __version__:
+        other_version = ""
     check_numbers(d, computed, without, other_version)
     check_digest(d)  # now: a changed number is named first
     report = Report(text=canonical_text(d), arms=arms)

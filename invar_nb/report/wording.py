@@ -149,7 +149,9 @@ def part_text(part: PartSection, name: str | None) -> str:
     if part.unit != "bytes":
         amounts.append(counted(part.n, ITEMS[part.kind]))
     name = name or part.part
-    return f"{name}: {', '.join(amounts)}" if name else ", ".join(amounts)
+    if name:
+        return f"{name}: {', '.join(amounts)}"
+    return ", ".join(amounts)
 
 
 def texts_line(document: Document) -> str:
@@ -165,7 +167,9 @@ def units_text(units: UnitsSection) -> str:
     "What an interval takes for independent: how many, and how many effective."
     text = counted(units.n, noun_of(units.kind))
     effective = round(units.effective)
-    return f"{text} ({effective} effective)" if effective != units.n else text
+    if effective != units.n:
+        return f"{text} ({effective} effective)"
+    return text
 
 
 def all_units_text(units: Sequence[UnitsSection]) -> str:
@@ -201,7 +205,9 @@ def reason_of_windows(units: Sequence[UnitsSection]) -> str:
     "Why windows are the units, where all pairs have one reason; else ''."
     of_windows = [of_pair for of_pair in units if of_pair.kind in ("serial", "windows")]
     reasons = {of_pair.because for of_pair in of_windows}
-    return reasons.pop() if len(reasons) == 1 else ""
+    if len(reasons) == 1:
+        return reasons.pop()
+    return ""
 
 
 def seeds_sentences(
@@ -382,8 +388,10 @@ def dof_of(value: ChangeSection) -> float:
 def discordance_of(value: ChangeSection) -> float:
     "Share of paired answers that one model alone has right, from a row's standard error."
     n = value.n_units
+    # a difference is -1, 0 or 1, so the mean of its square is the share, and the error of its
+    # mean is sqrt((share - delta^2) / (n - 1))
     share = value.standard_error**2 * (n - 1) + value.delta**2
-    return round(n * share) / n
+    return round(n * share) / n  # a count of answers
 
 
 def chance_to_find(value: ChangeSection, margin: float) -> float:
@@ -521,7 +529,9 @@ def unmeasured_line(document: Document) -> str:
         missing.append("KL divergence and changed first choices (--divergence)")
     if not document.of_role(CONTROL):
         missing.append("numerical noise (--control)")
-    return f"Not measured: {', '.join(missing)}." if missing else ""
+    if missing:
+        return f"Not measured: {', '.join(missing)}."
+    return ""
 
 
 def own_metrics(document: Document) -> list[str]:
