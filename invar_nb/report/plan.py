@@ -691,8 +691,9 @@ def _assurance_if_skewed(evidence: Evidence, goal: Goal, supplies: _Supplies) ->
 def _at_pilot(evidence: Evidence, goal: Goal, pilot: Pilot, row: Callable) -> int | None:
     "Windows that decide if the true change is the pilot's; None where none would."
     d = evidence.difference
-    is_on_margin = goal.margin is not None and abs(d.delta) == goal.margin  # no run decides it
-    if not evidence.claim or goal.margin is None or is_on_margin:
+    if not evidence.claim or goal.margin is None:
+        return None
+    if abs(d.delta) == goal.margin:  # no run decides a change on the margin itself
         return None
     wish = replace(goal, expected=d.delta, half_width=None)
     return row(wish.needs(pilot, fewest_units(wish, evidence.units)))["windows"]
