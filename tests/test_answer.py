@@ -350,6 +350,37 @@ def test_names_of_rows_are_whole_while_there_is_room():
     assert ".." in cut[1] and len(cut[1]) <= 60 and "before" not in cut[0]
 
 
+def test_per_cent_beside_a_factor_says_that_it_is_one():
+    base = losses(n=60, seed=1).baseline
+    noise = np.abs(np.random.default_rng(2).normal(size=60))
+    far = base.changed(log_loss=base.log_loss + 1 + 10.5 * noise)
+    report = compare(pair(base, far)).report()
+    row = report.content.of_role("lead")[0]
+    low, high = row.value.ci
+    assert low < np.log(1e4) < high and row.value.delta < 709  # per cent, and a factor
+    shown = re.search(r"\(([\d.]+) % to x [\d.e+]+\)", report.summary())
+    assert shown and f"+{shown[1]} % to x" in row.words.interval
+    assert "change (" in report.summary() and "change, %" not in report.summary()
+
+
+def test_every_row_that_was_asked_for_is_in_the_table():
+    rng = np.random.default_rng(4)
+    base = rng.random(80)
+    arms = {
+        (name, ""): Scores(
+            ids=range(80),
+            values=base + change,
+            score="f1",
+            others={"exact": base - change, "length": 10 + base + rng.normal(0, 0.1, 80)},
+        )
+        for name, change in (("baseline", 0.0), ("q8", 0.0), ("q4", -0.1))
+    }
+    report = study(arms).report()
+    for text in (report.summary(), report.to_markdown()):
+        for name in ("q8: exact", "q8: length", "q4: exact", "q4: length"):
+            assert name in text, (name, text)
+
+
 def test_a_metric_of_ones_own_can_be_left_out_of_a_check():
     own = Metric(
         name="long_losses",

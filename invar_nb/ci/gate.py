@@ -42,12 +42,16 @@ def study_of(
     "The study of two arms, wherever they are; ContractError, PairingError, UsageError."
     from invar_nb.shell.margins import parse_margin, resolve_margin
 
-    typed = parse_margin(margin) if isinstance(margin, str) else None
+    typed = None
+    if isinstance(margin, str):
+        typed = parse_margin(margin)
     judging, scoring = split_options(options)
     rules = _rules(typed.value if typed else margin, judging)
     arms = {"baseline": baseline, "candidate": candidate}
     result = _compare_arms(arms, rules, scoring)
-    for row in result.leading if typed else ():  # 2% of a score that is no share means nothing
+    if typed is None:
+        return result
+    for row in result.leading:  # refuses 2% of a score that is no share: it means nothing
         metric = row.value.metric.name
         resolve_margin(typed, scale=row.value.scale, unit=row.value.unit, name=metric)
     return result

@@ -44,7 +44,7 @@ from invar_nb.report.wording import (
     blind_line,
     exit_is_told,
     exit_sentence,
-    first_line,
+    heading_of,
     ignored_line,
     models_line,
     next_line,
@@ -58,8 +58,10 @@ NUMBER = re.compile(r"([+-]?\d+)(\.\d+)?")
 
 def padded(cell: str, width: int, *, right: bool = False) -> str:
     "A cell filled up to so many columns of a terminal; some characters take two."
-    fill = " " * max(width - cell_len(cell), 0)
-    return fill + cell if right else cell + fill
+    n_characters = width - cell_len(cell) + len(cell)
+    if right:
+        return cell.rjust(n_characters)
+    return cell.ljust(n_characters)
 
 
 def align(cells: Sequence[str]) -> list[str]:
@@ -141,7 +143,8 @@ def text_columns(table: Table) -> list[TextColumn]:
     ]
 
 # %% ../../nbs/report/11_answer.ipynb #ans15c
-LEAST_NAME, LEAST_NOTE = 12, 24  # characters, however narrow the terminal
+LEAST_NAME = 12  # characters, however narrow the terminal
+LEAST_NOTE = 24
 
 
 def room_for_names(columns: Sequence[TextColumn], width: int) -> int:
@@ -171,11 +174,15 @@ def short_names(names: Sequence[str], most: int, is_title: Sequence[bool]) -> li
 
 
 def _without_end(name: str, most: int) -> str:
-    return name if len(name) <= most else f"{name[: most - 2]}.."
+    if len(name) <= most:
+        return name
+    return f"{name[: most - 2]}.."
 
 
 def _without_beginning(name: str, most: int) -> str:
-    return name if len(name) <= most else f"..{name[2 - most :]}"
+    if len(name) <= most:
+        return name
+    return f"..{name[2 - most :]}"
 
 
 def _stay_different(names: Sequence[str], texts: Sequence[str]) -> bool:
@@ -213,7 +220,7 @@ def text_table(table: Table, width: int = WIDTH) -> list[str]:
     names = columns[0]
     room = max(room_for_names(columns, width), LEAST_NAME)
     columns[0] = replace(names, cells=short_names(names.cells, room, names.is_title))
-    indent = " " * sum(column.width + 2 for column in columns[:-1])
+    indent = padded("", sum(column.width + 2 for column in columns[:-1]))
     lines = [line_of(columns, -1)]
     for i, note in enumerate(notes):
         if is_said(columns, i):
@@ -247,9 +254,11 @@ def summary(document: Document, width: int | None = None, *, in_shell: bool = Tr
 
     def fold(line: str) -> str:
         text = visible(line)
-        return wrapped(text, width) if width else text
+        if width:
+            return wrapped(text, width)
+        return text
 
-    lines = [fold(first_line(document))]
+    lines = [fold(heading_of(document).line)]
     if ignored := ignored_line(document):
         lines.append(fold(ignored))
     table = answer_table(document)
@@ -266,7 +275,9 @@ MOST_BYTES = 4000  # of summary.md
 
 def cut(text: str, most: int) -> str:
     "A text with its end left out where it is longer."
-    return text if len(text) <= most else f"{text[: most - 3]}..."
+    if len(text) <= most:
+        return text
+    return f"{text[: most - 3]}..."
 
 
 def exit_lines(document: Document) -> list[str]:
@@ -302,7 +313,7 @@ def summary_paragraphs(document: Document) -> list[str]:
 def summary_markdown(document: Document) -> str:
     "summary.md: the answer in less than 4 KB."
     table = compact_table(document)
-    first = markdown(cut(first_line(document), 1000))
+    first = markdown(cut(heading_of(document).line, 1000))
     below = "\n\n".join(summary_paragraphs(document))
 
     def page(n_rows: int) -> str:
@@ -335,7 +346,9 @@ def badge_message(document: Document) -> str:
         return ", ".join(f"{n} {word}" for word, n in counts.items())
     if document.exit.code:
         return document.headline
-    return "identical" if document.claim else "measured"
+    if document.claim:
+        return "identical"
+    return "measured"
 
 
 def badge_colour(document: Document) -> str:
@@ -392,7 +405,9 @@ def result_html(
     "A result in a notebook: its sentence, a picture and a table."
     if picture is None:
         forest = result._forest()
-        picture = interval_figure(**vars(forest)) if forest else ""
+        picture = ""
+        if forest:
+            picture = interval_figure(**vars(forest))
     head, *rows = result._table() or [[]]
     if len(rows) > MOST_ROWS:
         blanks = ["" for _ in head[1:]]

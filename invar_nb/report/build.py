@@ -256,7 +256,7 @@ def pairing_sentence(d: Difference, times: float) -> str | None:
     "What pairing bought, or that it did harm beyond chance; `times` as much evidence."
     if times >= 2:
         half = d.interval.width / 2 * math.sqrt(times)  # of an unpaired interval
-        if half >= 5:
+        if half >= 5:  # on the log scale 15,000 %: no size that says anything
             return None
         scale, unit = shown_unit(d)
         size = math.expm1(half) if d.scale == "log" else half
@@ -265,6 +265,7 @@ def pairing_sentence(d: Difference, times: float) -> str | None:
             f"Without pairing the change would be known only to within {scale * size:.2g}"
             f"{unit}: pairing is like having {rounded:,.0f} times the evidence."
         )
+    # two variances of n units differ by about 1 / sqrt(n) by chance: twice that is more
     if times < 1 / (1 + 2 / math.sqrt(d.n_units)):
         return (
             "Pairing did not help: where one model does better, the other does worse. "
@@ -638,7 +639,9 @@ def compared_level(
     "What a metric that was compared is of one arm, with the arm's own interval."
     d = row.value
     interval = None
-    value = d.baseline if name == BASELINE else d.candidate
+    value = d.candidate
+    if name == BASELINE:
+        value = d.baseline
     if value is not None and row.key[:2] in study.measured:
         metric = prepare_metric(d.metric, arm)  # by itself: a pair shares its bins
         if not metric.of_pair:
@@ -687,7 +690,9 @@ def arm_section(
     for row in rows:
         if row.role != "level":  # a level has its own section
             detail = details.get(row.key.metric)
-            beside = detail.brief if detail else None
+            beside = None
+            if detail:
+                beside = detail.brief
             levels[row.key.metric] = compared_level(study, arm, name, row, beside)
     return ArmSection(
         name=name,
@@ -835,7 +840,9 @@ def runs_recipe(study: Study) -> str:
     recipe = "runs"
     if n_candidates > 1:
         recipe += f"|candidates:{n_candidates}"
-    n = study.rows[0].value.n if study.rows else 0
+    n = 0
+    if study.rows:
+        n = study.rows[0].value.n
     return f"{recipe}|metrics:{metrics}|n:{n}"
 
 

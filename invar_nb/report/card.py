@@ -93,7 +93,9 @@ def card_claim(row: RowSection) -> str:
 
 def rounded(value: float | None) -> float | None:
     "Four digits of a number."
-    return None if value is None else float(f"{value:.4g}")
+    if value is None:
+        return None
+    return float(f"{value:.4g}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +111,9 @@ class CardValue:
 
 def metric_kind(metric: str, title: str) -> str:
     "Perplexity per word and per byte are types of their own."
-    return title.replace(" ", "_") if metric == "perplexity" else metric
+    if metric == "perplexity":
+        return title.replace(" ", "_")
+    return metric
 
 
 def change_value(row: RowSection, digest: str) -> CardValue:
@@ -205,7 +209,9 @@ def index_block(document: Document, name: str, dataset: str) -> str:
         text_name = text_of.get(metric.part, metric.part)
         if dataset:
             text_name = f"{dataset} {metric.part}"
-        hash_of_data = {"hash": part.data_id} if part.data_id else None
+        hash_of_data = None
+        if part.data_id:
+            hash_of_data = {"hash": part.data_id}
         results.append(
             EvalResult(
                 task_type=TASKS[part.kind],

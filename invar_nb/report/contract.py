@@ -45,7 +45,9 @@ def window_interval(pair: Pair, rules: Rules) -> Interval:
         seed=rules.seed,
         resample="windows" if rules.replicates is None else rules.resample,
     )
-    metric = replace(METRICS["perplexity"], missing=None)  # of whole documents: per byte
+    # `missing` refuses a perplexity of two tokenizers, whose windows are whole documents; the
+    # fields of the sources have it all the same.
+    metric = replace(METRICS["perplexity"], missing=None)
     return measure(metric, pair, choose_units(pair, asked="windows"), settings).interval
 
 
@@ -66,7 +68,9 @@ def change_summary(pair: Pair) -> Fields:
     tokens = pair.baseline.tokens
     changes = window_changes(pair)
     mean = math.fsum((tokens * changes).tolist()) / float(tokens.sum())
-    deviation = float(changes.std(ddof=1)) if len(changes) > 1 else None
+    deviation = None
+    if len(changes) > 1:
+        deviation = float(changes.std(ddof=1))
     reason = why_degenerate(changes)
     return {
         "mean": mean,

@@ -57,7 +57,8 @@ def weights_between(baseline: Arm, candidate: Arm) -> Mapping:
     if None in digests.values():
         return {"state": "unknown", "settings": ()}
     has_one_digest = digests["baseline"] == digests["candidate"]
-    weights = candidate.provenance.get("weights") or {"digests": None}  # of two other models?
+    # A candidate's file keeps how it differs from one baseline, which may be another one.
+    weights = candidate.provenance.get("weights") or {"digests": None}
     if weights["digests"] == digests and (weights["state"] == "identical") == has_one_digest:
         return weights
     state = "identical" if has_one_digest else "different"
@@ -75,7 +76,9 @@ def recast_clause(tensors: int, recast: int) -> str:
     clause = (
         f"{recast} of {counted(tensors, 'tensors')} {verb} recast and equal after the cast"
     )
-    return clause if recast == tensors else f"{clause}; the others are identical"
+    if recast == tensors:
+        return clause
+    return f"{clause}; the others are identical"
 
 
 def same_weights_clause(state: str, tensors: int | None, recast: int | None) -> str:
@@ -124,6 +127,7 @@ def _column(arm: Arm, name: str) -> np.ndarray:
     values = getattr(arm, name)
     if values is None:
         return np.zeros(len(arm))
+    # hypotheses are lists of texts, which numpy would take apart
     return np.asarray(values, getattr(values, "dtype", object))
 
 
@@ -232,7 +236,9 @@ def engine_of(arm: Arm) -> str:
     facts = arm.provenance
     if engine := facts.get("engine"):
         return f"{engine} {facts.get('engine_version') or ''}".strip()
-    return "transformers" if "transformers" in facts else "an unknown engine"
+    if "transformers" in facts:
+        return "transformers"
+    return "an unknown engine"
 
 
 def server_sentence(pair: Pair, d: Difference) -> str:
@@ -324,7 +330,8 @@ def few_units_note(values: Sequence[Difference], alpha: float) -> str:
     "That some claim of these rows may well be wrong, and how many units would do; else ''."
     n_rows = len(values)
     fewest = min(values, key=lambda d: d.units_eff)
-    if alpha > 0.05 or rate_if_few(n_rows, fewest.units_eff) <= OFTEN:
+    is_tabulated = alpha <= 0.05  # above it no rate is known
+    if not is_tabulated or rate_if_few(n_rows, fewest.units_eff) <= OFTEN:
         return ""
     line = (
         f"If as few as {100 * FEW:g} % of the {noun_of(fewest.units)} carried the whole "
@@ -333,6 +340,7 @@ def few_units_note(values: Sequence[Difference], alpha: float) -> str:
     enough = units_for_rate(n_rows, RARELY)
     if enough is None:
         return f"{line}."
+    # in units, not effective ones, and rounded up to tens
     enough = 10 * math.ceil(enough * fewest.n_units / fewest.units_eff / 10 - 1e-9)
     return (
         f"{line}; about {enough:,} a row would keep wrong claims to {100 * RARELY:.0f} "
@@ -410,7 +418,9 @@ def find_doubts(study: Study) -> list[str]:
         yield from pair_doubts(study.measured[row.key[:2]], row.value)
         yield from hidden_doubts(row)
 
-    lines = [] if study.measured else [*copies_of_arms(study)]
+    lines = []
+    if not study.measured:
+        lines += copies_of_arms(study)
     lines += shared_lines({key: measured.pair for key, measured in study.measured.items()})
     lines += lines_once(study, lines_of)
     return lines + [*filter(None, family_notes(study, of_leading=True))]
@@ -428,7 +438,9 @@ def other_scores(arm: Arm) -> Iterator[str]:
         return
     source = arm.source
     task = source.get("task")
-    of_task = f" of {task}" if task else ""
+    of_task = ""
+    if task:
+        of_task = f" of {task}"
     scores = source.get("other_metrics")
     filters = source.get("other_filters")
     if scores and not source.get("metric_asked"):

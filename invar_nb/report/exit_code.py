@@ -31,7 +31,7 @@ from .document import ExitSection, GateSection, KeySection, RequiredSection
 def ratio_upper_end(row: Row, baseline: WindowLosses) -> float:
     "The upper end of the ratio of perplexities; raises UsageError of other metrics."
     d = row.value
-    if d.metric.name == "bits_per_byte":
+    if d.metric.name == "bits_per_byte":  # the same ratio, by bytes and tokens
         return math.exp(nats_per_token(baseline, d.interval.high))
     if d.scale != "log" or d.metric.name == "drift":
         refuse(
@@ -47,7 +47,9 @@ def ratio_upper_end(row: Row, baseline: WindowLosses) -> float:
 def gate_of(row: Row, baseline: WindowLosses, limit: float, label: str = "") -> GateSection:
     "The upper end of the ratio of perplexities against a limit; raises UsageError."
     upper = ratio_upper_end(row, baseline)
-    where = f" on {label}" if label else ""
+    where = ""
+    if label:
+        where = f" on {label}"
     because = (
         f"the upper end of the ratio{where}, {upper:.4f}, exceeds the gate's limit of "
         f"{limit:g}."
@@ -209,11 +211,12 @@ def judge_acceptance(row: Row, accepted: Accepted) -> Acceptance:
     reason = accepted.reason.rstrip(".")
     if accepted.expired:
         return Acceptance(note=f"accepted {until}, which has passed: {reason}")
+    # where few units decide, the interval tells nothing, and the estimate is what was accepted
     if is_loss_of_few(row) and -row.value.improvement > accepted.up_to:
         return Acceptance(note=f"that is more than the {size} accepted {until}: {reason}")
     if not is_beyond(row.value, accepted.up_to):
         return Acceptance(is_accepted=True, note=f"accepted up to {size} {until}: {reason}")
-    nearest = change_text(min(row.value.interval, key=abs), row.value)
+    nearest = change_text(min(row.value.interval, key=abs), row.value)  # the end next to 0
     return Acceptance(
         note=f"at least {nearest} is shown, more than the {size} accepted {until}: {reason}"
     )
@@ -266,8 +269,11 @@ def where_text(study: Study, rows: Sequence[Row], most: int) -> str:
     names = distinct_names(study, rows, most)
     if not names:
         return ""
+    # `q4 on law` is no label of a row: with one candidate or one part both are the same name
     has_candidate_and_part = distinct_name(study, rows[0]) != study.label(rows[0].key)
-    return f" for {names}" if has_candidate_and_part else f" on {names}"
+    if has_candidate_and_part:
+        return f" for {names}"
+    return f" on {names}"
 
 
 def titles_of(rows: Sequence[Row]) -> str:
@@ -353,7 +359,9 @@ class Outcome:
 # %% ../../nbs/report/03_exit_code.ipynb #few10
 def exit_section(code: int, rule: str, reason: str, option: str = "") -> ExitSection:
     "An exit code with its reason, a clause, and which option of the command would change it."
-    because = f"{reason}; {option}." if option else f"{reason}."
+    because = f"{reason}."
+    if option:
+        because = f"{reason}; {option}."
     return ExitSection(code=code, rule=rule, because=because, reason=f"{reason}.")
 
 
@@ -392,7 +400,7 @@ def leading_row_regressed(outcome: Outcome) -> ExitSection | None:
     if len(outcome.leading) > 1:
         claim += where_text(outcome.study, rows, 12)
     notes = outcome.notes(rows)
-    is_of_runs = bool(outcome.study.verdicts)
+    is_of_runs = bool(outcome.study.verdicts)  # their word says already how large a loss is
     if is_of_runs or any(row.shows("beyond") for row in rows):
         return exit_section(1, "primary_regressed", f"{claim}{notes}")
     return exit_section(
@@ -412,7 +420,9 @@ def few_units_decide(outcome: Outcome) -> ExitSection | None:
         return None
     texts = []
     for row in rows[:3]:
-        name = distinct_name(outcome.study, row) if len(outcome.leading) > 1 else ""
+        name = ""
+        if len(outcome.leading) > 1:
+            name = distinct_name(outcome.study, row)
         texts.append(": ".join(filter(None, (name, few_text(row.value, row.margin)))))
     reason = (
         f"{titles_of(rows)} is worse by more than the margin{outcome.notes(rows)}; "
@@ -476,7 +486,7 @@ def requirement_missed(outcome: Outcome) -> ExitSection | None:
 
 
 def no_loss_beyond_shown(outcome: Outcome) -> ExitSection | None:
-    "A loss was shown, but only one beyond the margin was to stop the job."
+    "A loss was shown that did not stop the job: only one beyond the margin was to."
     if all(map(outcome.is_accepted, outcome.regressed)):
         return None
     reason = "a loss was shown, but none beyond the margin"
@@ -522,6 +532,8 @@ def not_worse(outcome: Outcome) -> ExitSection:
     return exit_section(0, "not_worse", reason)
 
 
+# In this order the first that holds decides, so each may take for granted that those above it
+# do not hold: `no_loss_beyond_shown` that no loss stops the job, `not_worse` everything.
 RULES: Collection[Callable[[Outcome], ExitSection | None]] = (
     failed_runs,
     same_weights,

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['COLOURS', 'UNSEEN', 'visible', 'markdown', 'show', 'percent', 'markdown_table', 'environment', 'Picture', 'draw',
-           'ticks', 'interval_figure', 'changes_figure', 'reliability_figure', 'size_figure']
+           'ticks', 'interval_figure', 'windows_figure', 'documents_figure', 'reliability_figure', 'size_figure']
 
 # %% ../../nbs/report/00_figures.ipynb #9e5df161
 import math
@@ -48,10 +48,12 @@ def markdown(text: object) -> str:
     "Markdown that prints as the text it is, on one line; no mark, link or @mention acts."
     text = visible(" ".join(str(text).split())).replace("&", "&amp;").replace("<", "&lt;")
     text = "".join("\\" + c if c in "\\`*_[]#|~>" else c for c in text)
+    # https:// and www. make links of bare text
     text = re.sub(r"(?i)(?<=[a-z]):(?=//)|(?<=www)\.", r"\\\g<0>", text)
     name = r"(?<!\w)@(?=\w)"
     address = r"@(?=[\w\\-]+\.\w)"
-    return re.sub(f"{name}|{address}", "@&#8203;", text)  # as bots do that quote a name
+    # an invisible blank behind the @, as bots put it that quote a name
+    return re.sub(f"{name}|{address}", "@&#8203;", text)
 
 # %% ../../nbs/report/00_figures.ipynb #e89a978e
 def show(value: object) -> str:
@@ -82,8 +84,10 @@ def percent(delta: float | None) -> str:
     "A change of the log-loss as the change of a perplexity."
     if delta is None:
         return "-"
-    change = 100 * math.expm1(min(delta, 700))
-    return f"{change:+,.0f} %" if 1e3 <= change < 1e9 else f"{change:+.3g} %"
+    change = 100 * math.expm1(min(delta, 700))  # exp(710) would overflow
+    if 1e3 <= change < 1e9:
+        return f"{change:+,.0f} %"
+    return f"{change:+.3g} %"
 
 
 def markdown_table(table: object) -> str:  # with heads and rows, as `Table`
@@ -188,6 +192,9 @@ def _text(
 
 # %% ../../nbs/report/00_figures.ipynb #f661f4fa
 _CLAIMS = {"regressed": "worse", "improved": "better"}
+_BARS_LEFT = 14  # of a picture 420 pixels wide
+_BARS_RIGHT = 406
+_BAR_HEIGHT = 42  # of a bar with its label above
 
 
 def ticks(
@@ -199,7 +206,7 @@ def ticks(
     power = 10.0 ** math.floor(math.log10((high - low) / wanted))
     multiples = [m for m in (1, 2, 5, 10) if (high - low) / (m * power) <= wanted]
     step = power * min(multiples, default=10)
-    first = math.ceil(low / step - 1e-9)
+    first = math.ceil(low / step - 1e-9)  # a tick on an end is one, whatever its rounding
     last = math.floor(high / step + 1e-9)
     return [float(f"{k * step:.12g}") for k in range(first, last + 1)]
 
@@ -222,7 +229,7 @@ def _axis_around(values: Sequence[float], start: float, stop: float) -> _Axis:
     "The axis of a little more than the range of values."
     low = min(values)
     high = max(values)
-    pad = 0.07 * (high - low) or max(abs(low), 1e-3)
+    pad = 0.07 * (high - low) or max(abs(low), 1e-3)  # of equal values: no axis of length 0
     return _Axis(low - pad, high + pad, start, stop)
 
 
@@ -233,16 +240,18 @@ class _Panel:
         self.forest = forest
         self.start = start
         self.top = start + 22
-        self.bottom = start + 30 + 42 * len(forest["bars"])
+        self.bottom = start + 30 + _BAR_HEIGHT * len(forest["bars"])
         self.reach = math.inf
         if forest["zero"]:
             self.reach = reach_of(forest["bars"], forest["margin"])
-        self.x = _axis_around(self._ends(), 14, 406)
+        self.x = _axis_around(self._ends(), _BARS_LEFT, _BARS_RIGHT)
 
     def _ends(self) -> list[float]:
         "What the axis has to reach."
         forest = self.forest
-        ends = [0.0] if forest["zero"] else []
+        ends = []
+        if forest["zero"]:
+            ends = [0.0]
         ends += forest["margin"] or ()
         for bar in forest["bars"]:
             ends += [self.inside(value) for value in bar[1:4] if value is not None]
@@ -285,15 +294,15 @@ class _Panel:
     def bar(self, i: int) -> list[dict]:
         "A bar with its name and its numbers above it."
         label, estimate, low, high, claim = self.forest["bars"][i]
-        y = self.top + 42 * i + 32
+        y = self.top + _BAR_HEIGHT * i + 32
         colour = _CLAIMS.get(claim, "ink")
         marks = self.behind(y)
-        marks.append(_text(14, y - 13, label, "start", colour, True))
+        marks.append(_text(_BARS_LEFT, y - 13, label, "start", colour, True))
         low_x = self.x(self.inside(low))
         high_x = self.x(self.inside(high))
         marks.append(_line(low_x, y, high_x, y, colour, 4))
         if self.forest["words"]:
-            marks.append(_text(406, y - 13, self.forest["words"][i], "end", colour))
+            marks.append(_text(_BARS_RIGHT, y - 13, self.forest["words"][i], "end", colour))
         marks += self.end(low, y, colour) + self.end(high, y, colour)
         if estimate is not None and self.inside(estimate) == estimate:
             marks.append(_dot(self.x(estimate), y, 5, colour))
@@ -303,7 +312,7 @@ class _Panel:
         "The axis with its label and ticks."
         bottom = self.bottom
         marks = [
-            _line(14, bottom, 406, bottom, "soft", 1),
+            _line(_BARS_LEFT, bottom, _BARS_RIGHT, bottom, "soft", 1),
             _text(210, bottom + 36, self.forest["axis"]),
         ]
         for tick in ticks(self.x.low, self.x.high):
@@ -394,70 +403,94 @@ def _groups(values: Sequence[float], most: int) -> list[Sequence[float]]:
     return [values[start:stop] for start, stop in zip(edges[:-1], edges[1:], strict=True)]
 
 
-def _place(i: int, n: int) -> float:
-    "The pixel of the i-th of n changes, from left to right."
-    return 46 + (i + 0.5) * 364 / n
+_LEFT = 46  # pixels between which changes are drawn; their values stand at the left
+_RIGHT = 410
+_TOP = 10
+_BOTTOM = 160
 
 
-def _stems(
-    groups: Sequence[Sequence[float]],  # of neighbouring windows
-    means: Sequence[float],  # of each group
-    y: _Axis,
-) -> list[dict]:
-    "The mean of each group of windows, with its range behind."
+def _place(i: float, n: int) -> float:
+    "The pixel where the i-th of n equal steps from left to right begins."
+    return _LEFT + (_RIGHT - _LEFT) * i / n
+
+
+def _mean_of(group: Sequence[float]) -> float:
+    return math.fsum(group) / len(group)
+
+
+def _colour_of(change: float) -> str:
+    return "worse" if change > 0 else "better"
+
+
+def _stems(groups: Sequence[Sequence[float]], y: _Axis) -> list[dict]:
+    "The mean of each group of neighbouring windows, with its range behind."
     width = max(1, min(5, 250 / len(groups)))
     marks = []
-    for i, (group, mean) in enumerate(zip(groups, means, strict=True)):
-        x = _place(i, len(groups))
-        colour = "worse" if mean > 0 else "better"
+    for i, group in enumerate(groups):
+        mean = _mean_of(group)
+        x = _place(i + 0.5, len(groups))
         marks.append(_line(x, y(max(group)), x, y(min(group)), "rule", 1))
-        marks.append(_line(x, y(0), x, y(mean), colour, width))
+        marks.append(_line(x, y(0), x, y(mean), _colour_of(mean), width))
     return marks
 
 
-def _dots(means: Sequence[float], y: _Axis) -> list[dict]:
-    "The mean of each group of documents."
-    marks = []
-    for i, mean in enumerate(means):
-        colour = "worse" if mean > 0 else "better"
-        marks.append(_dot(_place(i, len(means)), y(mean), 2, colour))
-    return marks
+def _changes_axis(values: Sequence[float]) -> _Axis:
+    "The axis upwards of changes, with 0 on it."
+    return _axis_around([0.0, *values], _BOTTOM, _TOP)
 
 
-def changes_figure(
-    values: Sequence[float],  # of windows in text order, or of documents; shape (n,)
-    mean: float,
-    *,
-    ends: tuple[float, float] | None = None,  # of its interval; None: windows
-    cut: int | None = None,  # first window of the final split
-    axis: str = "",  # what is drawn upwards, with its unit
-) -> Picture:
-    "Change of every window in the order of the text, or of documents in rising order."
-    values = [float(value) for value in values]
-    if ends is None:
-        noun = "windows in text order"
-        groups = _groups(values, 120)
-    else:
-        noun = "documents, smallest change first"
-        groups = _groups(sorted(values), 150)
-    means = [math.fsum(group) / len(group) for group in groups]
-    reached = values if ends is None else [*means, *ends]
-    y = _axis_around([0.0, *reached], 160, 10)
-    marks = _grid(ticks(y.low, y.high, 4), 46, 410, y)
-    if ends is None:
-        marks += _stems(groups, means, y)
-    else:
-        marks.insert(0, _box(46, y(ends[1]), 364, max(y(ends[0]) - y(ends[1]), 1)))
-        marks += _dots(means, y)
-    marks += [
-        _line(46, y(0), 410, y(0)),
-        _line(46, y(mean), 410, y(mean), w=1.2, dash="6 4"),
+def _level_lines(y: _Axis) -> list[dict]:
+    return _grid(ticks(y.low, y.high, 4), _LEFT, _RIGHT, y)
+
+
+def _mean_lines(y: _Axis, mean: float, noun: str, axis: str) -> list[dict]:
+    "No change and the mean as lines, and what is drawn below them."
+    return [
+        _line(_LEFT, y(0), _RIGHT, y(0)),
+        _line(_LEFT, y(mean), _RIGHT, y(mean), w=1.2, dash="6 4"),
         _text(210, 180, f"{noun}; dashed: mean"),
         _text(210, 198, axis),
     ]
+
+
+def windows_figure(
+    values: Sequence[float],  # change of each window, in text order; shape (n,)
+    mean: float,
+    *,
+    cut: int | None = None,  # first window of the final split
+    axis: str = "",  # what is drawn upwards, with its unit
+) -> Picture:
+    "The change of every window in the order of the text; of many, neighbours together."
+    values = [float(value) for value in values]
+    noun = "windows in text order"
+    y = _changes_axis(values)
+    marks = [*_level_lines(y), *_stems(_groups(values, 120), y)]
+    marks += _mean_lines(y, mean, noun, axis)
     if cut is not None:
-        x = 46 + 364 * cut / len(values)
-        marks.append(_line(x, 10, x, 160, "soft", 1, "2 3"))
+        x = _place(cut, len(values))
+        marks.append(_line(x, _TOP, x, _BOTTOM, "soft", 1, "2 3"))
+    title = f"Changes of {len(values)} {noun}, mean {mean:+.3g}; {axis}"
+    return draw(marks, height=206, title=title)
+
+
+def documents_figure(
+    values: Sequence[float],  # change of each document; shape (n,)
+    mean: float,
+    *,
+    ends: tuple[float, float],  # of the mean's interval, drawn as a band
+    axis: str = "",  # what is drawn upwards, with its unit
+) -> Picture:
+    "The changes of documents in rising order; of many, neighbours in that order together."
+    values = [float(value) for value in values]
+    noun = "documents, smallest change first"
+    means = [_mean_of(group) for group in _groups(sorted(values), 150)]
+    y = _changes_axis([*means, *ends])
+    low, high = map(y, ends)  # pixels count downwards
+    marks = [_box(_LEFT, high, _RIGHT - _LEFT, max(low - high, 1)), *_level_lines(y)]
+    for i, change in enumerate(means):
+        x = _place(i + 0.5, len(means))
+        marks.append(_dot(x, y(change), 2, _colour_of(change)))
+    marks += _mean_lines(y, mean, noun, axis)
     title = f"Changes of {len(values)} {noun}, mean {mean:+.3g}; {axis}"
     return draw(marks, height=206, title=title)
 
@@ -478,7 +511,9 @@ def reliability_figure(
         at = x(confidence)
         marks += [
             _line(at, y(confidence), at, y(accuracy), colour),
-            _dot(at, y(accuracy), 2 + 9 * math.sqrt(n / total), colour),
+            _dot(
+                at, y(accuracy), 2 + 9 * math.sqrt(n / total), colour
+            ),  # its area is the share
         ]
     marks.append(_text(171, 296, "accuracy (up), mean confidence (right)"))
     return draw(
@@ -526,7 +561,7 @@ def _point(
     if inside(estimate) != estimate:
         label += f" {estimate:+.3g}"
     low, estimate, high = map(inside, (low, estimate, high))
-    length = 7.2 * len(label)
+    length = 7.2 * len(label)  # pixels: no font is known here, and a character takes about 7
     anchor = "start"
     edge = at + 9
     start = edge

@@ -34,10 +34,11 @@ from invar_nb.report.document import (
 )
 from invar_nb.report.figures import (
     Picture,
-    changes_figure,
+    documents_figure,
     interval_figure,
     reliability_figure,
     size_figure,
+    windows_figure,
 )
 from invar_nb.report.shown import (
     axis_of,
@@ -109,7 +110,9 @@ MOST_BARS = 20  # of a figure
 
 def claim_rank(claim: str | None) -> int:
     "The place of a claim, the worst first."
-    return WORST_FIRST.index(claim) if claim in WORST_FIRST else len(WORST_FIRST)
+    if claim in WORST_FIRST:
+        return WORST_FIRST.index(claim)
+    return len(WORST_FIRST)
 
 
 def urgency(row: RowSection) -> tuple[int, float]:
@@ -186,7 +189,7 @@ def panel_forest(rows: Sequence[RowSection], gate: GateSection | None) -> Forest
         bars.append(bar_of(row, label or value.title))
     limit = None
     if gate is not None and value.scale == "log":
-        limit = 100 * (gate.limit - 1)
+        limit = 100 * (gate.limit - 1)  # a ratio, on an axis of per cent
     forest = bars_forest(value, rows[0].margin, bars, limit)
     if len(titles) == 1:
         return forest
@@ -196,7 +199,9 @@ def panel_forest(rows: Sequence[RowSection], gate: GateSection | None) -> Forest
 def panel_unit(value: ChangeSection) -> str:
     "The unit of an axis of several metrics."
     unit = value.shown_unit
-    return "percentage points" if unit == "points" else unit
+    if unit == "points":
+        return "percentage points"
+    return unit
 
 # %% ../../nbs/report/07_pictures.ipynb #lvfor1
 def level_label(level: LevelSection) -> str:
@@ -249,7 +254,9 @@ def answer_forest(document: Document) -> Forest | None:
     "The rows that decide against their margins, a panel a unit, and where asked for the gate."
     rows = figure_rows(document)
     if not rows:
-        return None if document.pairs else levels_forest(document)
+        if document.pairs:
+            return None
+        return levels_forest(document)
     ranked = sorted(rows, key=lambda row: (not _decides(document, row), urgency(row)))
     note = left_out_note(ranked[MOST_BARS:], len(rows))
     if note:
@@ -323,10 +330,11 @@ def documents_picture(
     "The changes of documents, which are the units, in rising order."
     on_axis, axis = axis_of(value)
     codes, n = unit_codes(baseline.document_ids)
-    changes = baseline.tokens * (candidate.log_loss - baseline.log_loss)
-    means = np.bincount(codes, changes, n) / np.bincount(codes, baseline.tokens, n)
+    sums = baseline.tokens * (candidate.log_loss - baseline.log_loss)
+    means = np.bincount(codes, sums, n) / np.bincount(codes, baseline.tokens, n)
     ends = tuple(map(on_axis, value.ci))
-    return changes_figure([*map(on_axis, means)], on_axis(value.delta), ends=ends, axis=axis)
+    changes = [*map(on_axis, means)]
+    return documents_figure(changes, on_axis(value.delta), ends=ends, axis=axis)
 
 
 def windows_picture(baseline: WindowLosses, candidate: WindowLosses) -> Picture:
@@ -338,7 +346,7 @@ def windows_picture(baseline: WindowLosses, candidate: WindowLosses) -> Picture:
         cut = int(np.argmin(is_preview))
     mean = float(baseline.tokens @ changes / baseline.tokens.sum())
     axis = f"nats per {baseline.weight_unit.removesuffix('s')}"
-    return changes_figure(changes, mean, cut=cut, axis=axis)
+    return windows_figure(changes, mean, cut=cut, axis=axis)
 
 
 def changes_picture(baseline: Arm, candidate: Arm, lead: RowSection) -> Picture | None:

@@ -55,7 +55,9 @@ class Evidence:
     @property
     def metric(self) -> Metric:
         "What the plan is about."
-        return METRICS["perplexity"] if self.difference is None else self.difference.metric
+        if self.difference is None:
+            return METRICS["perplexity"]
+        return self.difference.metric
 
 
 def evidence_of(
@@ -260,7 +262,9 @@ class GateForms:
         if self.log:
             return math.log(value / level if is_absolute else value)
         bound = value if is_absolute else value * level
-        return level - bound if self.higher else bound - level
+        if self.higher:
+            return level - bound
+        return bound - level
 
     def example(self, rule: str) -> str:
         "How a rule that is none of these forms may be written."
@@ -354,8 +358,11 @@ def gate_rates(
             chance_of_red, pilot, n, level=goal.level, assurance=goal.assurance
         )
         of_compare = partial(of_interval, margin=goal.margin)
+        step = 0.0  # between neighbouring values of the metric
+        if answers:
+            step = 1 / n
         of_rule = partial(
-            chance_beyond, pilot, n, limit=limit, step=answers / n, assurance=goal.assurance
+            chance_beyond, pilot, n, limit=limit, step=step, assurance=goal.assurance
         )
         if rule.lstrip().startswith("upper"):
             of_rule = partial(of_interval, margin=limit, proof=True)
@@ -438,7 +445,9 @@ class Plan(Shown):
         "Plain values, ready for JSON; changes in the unit of the metric, unrounded."
         names = ("needed", "text", "enough", "units", "at_pilot", "if_skewed", "gate")
         as_they_are = {name: getattr(self, name) for name in names}
-        dof = None if math.isinf(self.pilot.dof) else self.pilot.dof
+        dof = self.pilot.dof
+        if math.isinf(self.pilot.dof):
+            dof = None
         pilot = vars(self.pilot) | {"dof": dof, "source": self.source}
         return {
             "kind": "plan",
@@ -614,7 +623,9 @@ FACTORS = (0.25, 0.5, 2, 4)  # other sizes that are shown, as shares of the plan
 def fewest_units(goal: Goal, units: str) -> int:
     "How many units the claim needs; a change over seeds is tested, and needs no ten."
     is_change = goal.margin is not None and abs(goal.expected) >= goal.margin
-    return 2 if is_change and units == "seeds" else FEWEST
+    if is_change and units == "seeds":
+        return 2
+    return FEWEST
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -680,7 +691,9 @@ def _assurance_if_skewed(evidence: Evidence, goal: Goal, supplies: _Supplies) ->
 def _at_pilot(evidence: Evidence, goal: Goal, pilot: Pilot, row: Callable) -> int | None:
     "Windows that decide if the true change is the pilot's; None where none would."
     d = evidence.difference
-    if not evidence.claim or goal.margin is None or abs(d.delta) == goal.margin:
+    if not evidence.claim or goal.margin is None:
+        return None
+    if abs(d.delta) == goal.margin:  # no run decides a change on the margin itself
         return None
     wish = replace(goal, expected=d.delta, half_width=None)
     return row(wish.needs(pilot, fewest_units(wish, evidence.units)))["windows"]

@@ -69,7 +69,7 @@ from .page import render_html, render_markdown
 from .pictures import answer_forest, leads_of, reliability_pictures
 from .shown import axis_of
 from .tables import compact_table
-from .wording import first_line
+from .wording import heading_of
 from ..runs.evaluator import RunsArm
 from ..runs.runs import read_row
 
@@ -211,8 +211,11 @@ def peak_memory() -> int:
 
 def cost_so_far() -> dict[str, float | None]:
     "Seconds and memory of this process so far, and what of it was scoring."
+    # a process that scored nothing has not loaded that module, and need not
     spent = getattr(sys.modules.get("invar_nb.models.score"), "SPENT", {"tokens": 0})
-    speed = round(spent["tokens"] / spent["seconds"], 1) if spent["tokens"] else None
+    speed = None
+    if spent["tokens"]:
+        speed = round(spent["tokens"] / spent["seconds"], 1)
     return {
         "seconds": round(time.time() - psutil.Process().create_time(), 1),
         "peak_memory_mb": round(peak_memory() / 1e6),
@@ -248,7 +251,8 @@ def describe_environment(document: Document | None = None) -> dict[str, Any]:
     facts["seeds"] = seeds_of(document)
     facts["policy"] = digest(canonical_json(document.rules))
     content = content_digest(plain(document))
-    return facts | {"run_id": digest(canonical_json([facts, content]))[7:23]}
+    run_id = digest(canonical_json([facts, content])).removeprefix("sha256:")[:16]
+    return facts | {"run_id": run_id}
 
 # %% ../../nbs/report/12_report.ipynb #2f582dca
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -310,7 +314,8 @@ class Report(Shown):
         return f"{self.headline.removesuffix('.')}, exit {self.exit_code}"
 
     def _sentences(self):
-        return [first_line(self.content), *closing_lines(self.content, in_shell=False)]
+        heading = heading_of(self.content)
+        return [heading.line, *closing_lines(self.content, in_shell=False)]
 
     def _forest(self):
         return answer_forest(self.content)
@@ -452,7 +457,9 @@ def flat_level(level: LevelSection) -> dict:
 
 def flat_row(row: RowSection | LevelSection) -> dict:
     "A row in one mapping."
-    return flat_level(row) if isinstance(row, LevelSection) else flat_change(row)
+    if isinstance(row, LevelSection):
+        return flat_level(row)
+    return flat_change(row)
 
 
 SLICE_COLUMNS = (
@@ -518,7 +525,7 @@ class _Older(msgspec.Struct):
     "What is read of a report that is replaced."
 
     arms: dict[str, object] = {}
-    evidence: dict[str, object] = {}
+    evidence: dict[str, object] = {}  # as an older schema called them
 
 
 def files_of_older(folder: Path) -> set[str]:
@@ -545,6 +552,8 @@ def printed_rows(document: Document) -> list[RowSection | LevelSection]:
 
     def place(row: RowSection | LevelSection) -> int:
         name = row.key.candidate
-        return names.index(name) if name in names else len(names)
+        if name in names:
+            return names.index(name)
+        return len(names)
 
     return sorted(rows, key=place)
