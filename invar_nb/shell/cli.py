@@ -298,6 +298,7 @@ def plan(
     typed = [candidate] if candidate else None
     request = of_one_table(read_study(scoring.study, baseline, typed, job, scoring.keys))
     arguments = planned_arms(request)
+    # The windows of a study file are what a plan is to find: only typed ones are refused.
     job = replace(request.job, scoring=replace(request.job.scoring, windows=scoring.windows))
     say(f"invar-nb plan: {' and '.join(arguments) or 'no models'}", output.quiet)
     folder = out or Path("invar-nb-plan")
