@@ -200,10 +200,8 @@ def _root(off: Callable, low: _Point, high: _Point, tolerance: float) -> float:
         step = -latest.off * (latest.x - fixed.x) / (latest.off - fixed.off)
         x = latest.x + step
         point = _Point(x, off(x))
-        if point.off * latest.off < 0:
-            fixed = latest
-        else:
-            fixed = replace(fixed, off=fixed.off / 2)
+        is_beyond = point.off * latest.off < 0
+        fixed = latest if is_beyond else replace(fixed, off=fixed.off / 2)
         latest = point
     return latest.x
 
