@@ -577,9 +577,9 @@ def test_scoring_on_a_gpu_buys_less_comparing(monkeypatch):
     monkeypatch.setattr(arms_page, "ALWAYS_COMPARED", 1000)
     monkeypatch.setattr(arms_page, "tokens_to_score", lambda o: 10 * arms_page.FEWEST_TOKENS)
     both = [find_checkpoint(BASE)] * 2
-    assert arms_page.leave_out(Scoring(device="cpu"), both) == ""
+    assert arms_page.reason_to_leave_out(Scoring(device="cpu"), both) == ""
     monkeypatch.setattr(arms_page, "as_device", lambda device: torch.device("cuda"))
-    assert "tenth of the scoring" in arms_page.leave_out(Scoring(device="cpu"), both)
+    assert "tenth of the scoring" in arms_page.reason_to_leave_out(Scoring(device="cpu"), both)
 
 
 # --- what is looked at only as far as it decides -------------------------------------------------------------------------------------

@@ -39,7 +39,12 @@ from invar_nb.statistics.jackknife import (
     jackknife_ratio_difference,
     jackknife_statistic,
 )
-from ..statistics.serial import serial_ratio, serial_ratio_difference, serial_statistic
+from invar_nb.statistics.serial import (
+    serial_and_plain_ratio,
+    serial_ratio,
+    serial_ratio_difference,
+    serial_statistic,
+)
 from ..statistics.totals import round_off, stored_precision
 
 # %% ../../nbs/comparison/01_difference.ipynb #c021
@@ -155,11 +160,21 @@ class Fits(NamedTuple):
     rows: Jackknife  # over the rows
 
 
+def _fit_each_row(totals: Totals, is_serial: bool) -> Fits:
+    "Where each row is a unit, one walk over the rows gives both fits."
+    if is_serial:
+        return Fits(*serial_and_plain_ratio(*totals))
+    over_rows = jackknife_ratio(*totals)
+    return Fits(units=over_rows, rows=over_rows)
+
+
 def fit_totals(a: Totals, b: Totals, units: Units) -> Fits:
     "The jackknife over the units, and over rows, from the totals of both arms."
     is_serial = units.name == "serial"
     if np.array_equal(a[1], b[1]):  # one ratio of paired differences is more exact than two
         totals = (paired_totals(a, b), a[1])
+        if units.n_units == len(units.codes):
+            return _fit_each_row(totals, is_serial)
         fit = serial_ratio if is_serial else jackknife_ratio
         return Fits(units=fit(*by_unit(totals, units)), rows=jackknife_ratio(*totals))
     fit = serial_ratio_difference if is_serial else jackknife_ratio_difference

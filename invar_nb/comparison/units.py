@@ -329,8 +329,9 @@ def has_neighbour(tokens: np.ndarray, sums: np.ndarray) -> np.ndarray:  # shape 
     order = np.argsort(key)
     tolerance = NOISE * np.abs(sums[order[1:]])
     is_near = np.diff(key[order]) <= tolerance
-    has_near = np.empty(sums.size, bool)
-    has_near[order] = np.r_[is_near, False] | np.r_[False, is_near]
+    has_near = np.zeros(sums.size, bool)
+    has_near[order[:-1][is_near]] = True
+    has_near[order[1:][is_near]] = True
     return has_near
 
 
@@ -550,7 +551,7 @@ def _units_of_losses(pair: Pair, asked: str) -> Units:
     if name == "serial":
         _check_text_order(pair)
     windows = _without_copies(make_units(name, tokens, because), pair)
-    return replace(windows, documents=n_few)
+    return replace(windows, documents=n_few) if n_few else windows
 
 
 def _check_text_order(pair: Pair) -> None:

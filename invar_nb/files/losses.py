@@ -33,7 +33,7 @@ from invar_nb.arms.window_losses import (
     WindowLosses,
     as_means,
 )
-from ..arms.windows import SPLITS
+from ..arms.windows import SPLITS, as_arrow, utf8_of
 from .tables import check_size, open_parquet, parquet_batches
 from invar_nb.foundations.refuse import (
     ContractError,
@@ -156,7 +156,7 @@ def _of_arrow(column: Any) -> list[str]:  # a pyarrow.Array of texts
     "Its texts, equal ones as one string; a ValueError where they are not UTF-8."
     encoded = column.dictionary_encode()
     texts = np.array(encoded.dictionary.to_pylist(), object)
-    return texts[encoded.indices.to_numpy()].tolist()
+    return texts[np.from_dlpack(encoded.indices)].tolist()
 
 
 def _plain_cells(cells: list, kinds: set[type]) -> list:
@@ -315,12 +315,8 @@ def _arrays_to_hash(name: str, values: Any) -> list[np.ndarray]:
     "The arrays whose bytes are hashed: of texts their lengths, and their UTF-8 end to end."
     if name not in TEXTS:
         return [values.astype("<i8" if name in COUNTS else "<f8")]
-    import pyarrow
-
-    _, ends, utf8 = pyarrow.array(values, "large_string").buffers()
-    ends = np.frombuffer(ends, np.int64, len(values) + 1)
-    utf8 = np.frombuffer(utf8 or b"", np.uint8)[: ends[-1]]
-    return [np.diff(ends).astype("<i8"), utf8]
+    lengths, utf8 = utf8_of(values)
+    return [lengths.astype("<i8"), np.frombuffer(utf8, np.uint8)]
 
 
 class ColumnDigests:
@@ -446,7 +442,7 @@ class LossWriter:
 
         schema = self._parquet.schema
         columns = [
-            pyarrow.array(values, kind)
+            as_arrow(values, kind)
             for values, kind in zip(batch.values(), schema.types, strict=True)
         ]
         self._parquet.write_table(pyarrow.Table.from_arrays(columns, schema=schema))
@@ -733,9 +729,12 @@ def _parquet_head(file: BinaryIO, where: str) -> _Head:
 
 def _column_values(table: Any, name: str) -> Any:
     "A column of a pyarrow table: numbers of NumPy, or an Arrow array of texts."
+    column = table[name].combine_chunks()
     if name in TEXTS:
-        return table[name].fill_null("").combine_chunks()
-    return table[name].to_numpy()
+        return column.fill_null("") if column.null_count else column
+    if column.null_count:
+        return column.to_numpy(zero_copy_only=False)
+    return np.from_dlpack(column)  # to_numpy would import pandas where it is installed
 
 
 def _parquet_batches(

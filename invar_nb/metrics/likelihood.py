@@ -26,8 +26,9 @@ def _tokens_differ(arm: WindowLosses) -> str | None:
 def _titled(*arms: WindowLosses) -> Metric:
     "Per word and per byte it is another number, and another title."
     unit = arms[0].weight_unit.removesuffix("s")
-    title = "" if unit == "token" else f"{unit} perplexity"
-    return replace(perplexity_metric, prepare=None, title=title)
+    if unit == "token":
+        return perplexity_metric
+    return replace(perplexity_metric, prepare=None, title=f"{unit} perplexity")
 
 
 perplexity_metric = Metric(

@@ -125,6 +125,7 @@ def environment(
         loader=jinja2.PackageLoader("invar_nb.report"),
         autoescape=escape,
         undefined=jinja2.StrictUndefined,
+        optimized=False,  # takes longer than it saves where a page is rendered once
         trim_blocks=True,
         lstrip_blocks=True,
     )

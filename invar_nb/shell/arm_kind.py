@@ -15,7 +15,6 @@ from pathlib import Path
 from ..foundations.refuse import ContractError, UsageError
 from ..foundations.store import as_path
 from ..models.load import is_gguf
-from ..models.servers import is_address
 from ..readers.reader import Reading
 from ..readers.recognise import find_source
 from .options import TYPED, usage
@@ -135,6 +134,8 @@ def arm_kind(
             f"{argument!r}, a pipe or device",
             "Write what it gives into a file first",
         )
+    from invar_nb.models.servers import is_address
+
     if is_address(argument):
         return "served"
     _check_hub_id(argument)

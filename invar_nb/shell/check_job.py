@@ -79,6 +79,8 @@ def check_paths(comparison: Comparison) -> None:
     "Refuse paths that are not there; UsageError."
     check_spelling(comparison.arguments.values())
     kinds = {*comparison.kinds.values()}
+    # A name that is no path here is taken for a hub id. Without a text or questions nothing
+    # could be scored, so the path was most likely misspelt.
     has_input = comparison.has_questions or bool(comparison.scoring.texts)
     has_files = not kinds <= {*SCORED, "losses"} and not comparison.answers_beside
     if has_input and not has_files:
@@ -221,6 +223,7 @@ def check_control(comparison: Comparison) -> None:
         )
     if scoring.control_file is not None:
         check_control_file(scoring.control_file, scoring)
+    # A second scoring that is stored is only read: the baseline may then be a file or served.
     is_stored = scoring.control_file is not None and scoring.control_file.is_file()
     may_be = (*SCORED, "losses") if is_stored else LOCAL
     kind = comparison.kinds[BASELINE]
@@ -257,6 +260,7 @@ def situations_of(comparison: Comparison) -> set[str]:
         "several": len(comparison.kinds) > 2,
     }
     if comparison.job.asked.until_decided:
+        # Looks read few of the rules: a setting must name `looks` itself.
         holds |= {"data": False, "questions": False, "files": False}
         holds |= {"model": True, "text": True, "looks": True}
     return {word for word, is_true in holds.items() if is_true}
@@ -337,6 +341,7 @@ def slices_of_text(scoring: Comparing) -> list[str]:
 # %% ../../nbs/shell/23_check_job.ipynb #c008
 def check_job(comparison: Comparison) -> None:
     "Refuse what nothing in this command reads, or does not fit, before any work; UsageError."
+    # Only the first refusal is seen: what is missing comes before options that do not fit it.
     check_paths(comparison)
     check_texts(comparison)
     check_models(comparison)

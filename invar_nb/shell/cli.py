@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal, Optional
+from typing import Annotated, Literal
 
 import typer
 
@@ -112,7 +112,7 @@ def _flag(name: str, text: str) -> object:
     return Annotated[bool, typer.Option(name, help=text)]
 
 
-def _out(metavar: str, text: str, kind: object = Optional[Path]) -> object:
+def _out(metavar: str, text: str, kind: object = Path | None) -> object:
     return panel("Output")(kind, text, "--out", metavar=metavar)
 
 # %% ../../nbs/shell/32_cli.ipynb #cli02
@@ -171,9 +171,9 @@ _ARM = (
     f"{_MODEL}. Or results, recognised by their content: a table of losses, answers or "
     "scores, a folder of lm-eval or inspect, a file of llama.cpp or Every Eval Ever."
 )
-_Baseline = _argument("BASELINE", _ARM, Optional[str])
+_Baseline = _argument("BASELINE", _ARM, str | None)
 _Candidates = _argument(
-    "CANDIDATE...", "The edited model, or several to rank in one table.", Optional[list[str]]
+    "CANDIDATE...", "The edited model, or several to rank in one table.", list[str] | None
 )
 _Report = _argument("REPORT", "report.json or its folder.", Path)
 _REPORTED = (
@@ -286,7 +286,7 @@ def plan(
     columns: Columns,
     output: Output,
     baseline: _Baseline = None,
-    candidate: _argument("CANDIDATE", "The edited model.", Optional[str]) = None,
+    candidate: _argument("CANDIDATE", "The edited model.", str | None) = None,
     force: Force = False,
     out: _out(
         "DIR",
@@ -298,6 +298,7 @@ def plan(
     typed = [candidate] if candidate else None
     request = of_one_table(read_study(scoring.study, baseline, typed, job, scoring.keys))
     arguments = planned_arms(request)
+    # The windows of a study file are what a plan is to find: only typed ones are refused.
     job = replace(request.job, scoring=replace(request.job.scoring, windows=scoring.windows))
     say(f"invar-nb plan: {' and '.join(arguments) or 'no models'}", output.quiet)
     folder = out or Path("invar-nb-plan")
@@ -326,7 +327,7 @@ class Sharding:
     "Which part of the text is scored here."
 
     shard: _shards(
-        Optional[str],
+        str | None,
         "Score one share of the text, such as 3/7, or auto in a "
         "SLURM array or step and under torchrun. --out is "
         "then a folder or URL (s3://...) for the parts, "
@@ -339,12 +340,12 @@ class Sharding:
         "workers and machines. Default: this machine.",
     ) = "here"
     address: _shards(
-        Optional[str],
+        str | None,
         "Address of the Ray cluster. Default: RAY_ADDRESS, else this machine.",
         metavar="HOST:PORT",
     ) = None
     workers: _shards(
-        Optional[int],
+        int | None,
         "Models that Ray loads, each in its own process. "
         "Default: one per GPU, else one per machine.",
         min=1,
@@ -399,7 +400,7 @@ def score(
     out: _out(
         "LOSSES",
         "File to write, .parquet or .jsonl; with --shard a folder or a URL.",
-        Optional[str],
+        str | None,
     ) = None,
 ):
     "Score one model on a text and save its losses. Run again to resume."
@@ -702,7 +703,7 @@ def help_of(
         "COMMAND",
         "Command to explain; keys, those of a study "
         "file; or exit, the exit codes. Default: list all commands.",
-        Optional[str],
+        str | None,
     ) = None,
 ):
     "Explain a command."
@@ -721,7 +722,7 @@ def help_of(
         program.invoke(context)
 
 
-def main(arguments: Optional[list[str]] = None) -> int:
+def main(arguments: list[str] | None = None) -> int:
     "The console script; gives an exit code and never raises."
     try:
         return run_app(app, list(sys.argv[1:] if arguments is None else arguments))

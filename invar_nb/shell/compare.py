@@ -29,9 +29,14 @@ from invar_nb.shell.candidates import (
     with_sizes,
 )
 from .check_job import Comparison, check_job
-from .file_arms import arms_of_files, as_reading, check_tables, runs_arm
+from invar_nb.shell.file_arms import (
+    Collected,
+    arms_of_files,
+    as_reading,
+    check_tables,
+    runs_arm,
+)
 from .jobs import find_metrics, find_rules
-from .model_arms import Collected, arms_of_models
 from .options import settings_of, usage
 from .settings import Columns, Comparing, Job, Measured, Output
 from .terminal import say
@@ -79,6 +84,8 @@ def collect_arms(
     "The arms of a comparison, scored or read."
     arguments, kinds, job = comparison.arguments, comparison.kinds, comparison.job
     if comparison.has_models:
+        from invar_nb.shell.model_arms import arms_of_models  # loads what scores
+
         return arms_of_models(arguments, job, out, rules)
     if rules is None and {*kinds.values()} == {"runs"}:
         check_tables(arguments, job, out)

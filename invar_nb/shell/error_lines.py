@@ -47,6 +47,9 @@ def _option_of(name: str, value: str = "") -> str:
 
 # %% ../../nbs/shell/30_error_lines.ipynb #c002
 TYPED_WORDS = ContextVar("typed_words", default=())  # of the command line
+# Arguments of the library that refusals name. Only those of the first list are no usual words
+# of a sentence, so `level must be ...` is about an option; of the others a refusal says so by
+# `NAME=value`, or by "must be one of".
 _SUBJECTS = (
     "filter|gate|labels|level|margin|max_length|method|metrics|replicates|resample|"
     "seed|shard|stride|sums|by|units|windowing|windows"
@@ -98,6 +101,7 @@ def _subjects_as_options(text: str, names: str, verb: str) -> str:
 
 def _with_options(sentence: str) -> str:
     "A sentence with options for arguments of the library; what was typed stays as it is."
+    # A file may be called `level=2.csv`: such names are out of the way meanwhile.
     names_by_mark = {
         chr(_FIRST_MARK + i): name for i, name in enumerate(_names_like_arguments())
     }

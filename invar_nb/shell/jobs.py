@@ -118,6 +118,7 @@ class Offered:
             cure = suggest(name, self.names, f"Choose from {', '.join(self.names)}")
             usage("--margin must name a metric that is compared", repr(name), cure)
         described = as_metric(metric, "compare")
+        # Whether per cent of a score have a meaning, only its values say.
         is_share = metric in self.metrics_of_scores.values() and self.are_shares(name)
         unit = "share" if is_share else described.unit
         return described.name, resolve_margin(

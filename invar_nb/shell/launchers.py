@@ -52,7 +52,7 @@ def _share_of_array(environ: Mapping[str, str]) -> Share:
     steps = _whole_numbers(environ, f"{prefix}STEP") or [1]
     step = max(steps[0], 1)
     number, remainder = divmod(task - first, step)
-    ends_at_last = first + step * (count - 1) == last  # never so without numbers
+    ends_at_last = first + step * (count - 1) == last  # not of 0 tasks, as without numbers
     if first > 1 or remainder or not ends_at_last:
         usage(
             "--shard auto needs a whole job array, from 0 or 1",

@@ -54,7 +54,7 @@ def choices_of(kind: object) -> tuple[str, ...]:
 
 
 def contains_type(kind: object, wanted: type) -> bool:
-    "Whether a type is the wanted one, or is made of it: Optional, list."
+    "Whether a type is the wanted one, or is made of it: a union, a list."
     return kind is wanted or any(contains_type(part, wanted) for part in get_args(kind))
 
 

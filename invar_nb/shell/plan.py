@@ -56,14 +56,14 @@ def find_goal(
     "The goal, in the unit of the metric, and the rules that a plan reads; UsageError."
     asked = asked_of(p, job.asked)
     metric = next(iter(asked.metric or ()), PRIMARY.get(kind))
-    margins = dict(text.rpartition("=")[::2] for text in job.asked.margin or ())
-    margin_text = p.margin or margins.get(metric, margins.get(""))
+    margin_text = p.margin or _agreed_margin(job.asked, metric)
 
     def rules_with(margin: list[str] | None) -> Rules:
         rules_job = Job(columns=job.columns, asked=replace(asked, margin=margin))
         return find_rules(rules_job, {"": kind}, arms)
 
     def resolve(text: str) -> float:
+        "A size in the unit of the metric: read as a comparison reads its margin."
         return next(iter(rules_with([text]).margin.values()))
 
     rules = rules_with(None)
@@ -80,6 +80,15 @@ def find_goal(
         assurance=p.assurance,
     )
     return goal, rules
+
+
+def _agreed_margin(asked: Asked, metric: str) -> str | None:
+    "The margin of a study file for this metric, else the one without a name; None for none."
+    margins = {}
+    for text in asked.margin or ():
+        name, _, size = text.rpartition("=")
+        margins[name] = size
+    return margins.get(metric, margins.get(""))
 
 
 def asked_of(p: Planning, asked: Asked) -> Asked:
@@ -131,7 +140,11 @@ def check_perplexity(p: Planning) -> None:
 
 # %% ../../nbs/shell/27_plan.ipynb #c022
 class PilotText:
-    "Called with the plan of the whole text; gives the plan of the pilot, and keeps both."
+    """The pilot of a text: `score_arms` calls it with the plan of the whole text.
+
+    That plan is there only when the first model is loaded. The call gives the plan of the
+    pilot and keeps both, for `arm` and `supply` afterwards.
+    """
 
     def __init__(self, planning: Planning, seed: int = 0):
         self.planning = planning
@@ -150,7 +163,8 @@ class PilotText:
                 f"{units.effective:.3g}",
                 "Add text, or use a smaller --max-length",
             )
-        self.whole, self.units = plan, units
+        self.whole = plan
+        self.units = units
         self.places, block = choose_pilot(units.name, units.codes, self.planning.pilot)
         self.note = {"units": units.name, "block": block, "of": len(plan.windows)}
         self.part = plan.take(self.places, pilot=self.note)
@@ -313,7 +327,8 @@ def find_plan(
 
 def check_source(p: Planning, kinds: Mapping[str, str], has_models: bool) -> None:
     "Refuse what does not go with the models or files that are there; UsageError."
-    n, is_guess = len(kinds), p.correlation is not None
+    n = len(kinds)
+    is_guess = p.correlation is not None
     if is_guess and (n != 1 or has_models):
         got = f"{n} models or files"
         usage("--correlation works with one file of losses", got, "Leave it out")

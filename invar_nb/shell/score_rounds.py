@@ -154,6 +154,7 @@ class Rounds:
             shown_name = name if len(candidates) > 1 else ""
             _say_look(seen, (shown_name, text), is_deciding, quiet)
         is_decided = bool(deciding_looks) and all_decided(deciding_looks)
+        # The last one looked at stands for all: every candidate has the same windows.
         self.done = seen.looks.finished or is_decided
 
 # %% ../../nbs/shell/16_score_rounds.ipynb #design

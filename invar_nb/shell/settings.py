@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple, Optional
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -23,16 +23,16 @@ from .options import file_key, panel, usage
 
 # %% ../../nbs/shell/04_settings.ipynb #88e3d540
 _models = panel("Models", "model")
-_many = Optional[list[str]]
+_many = list[str] | None
 StudyOption = panel("Options")(
-    Optional[Path],
+    Path | None,
     "Read arms, texts, columns, rules and settings without an option from "
     "this file. Options typed on the command line win.",
     "--study",
     metavar="TOML",
 )
 SetOption = panel("Options")(
-    Optional[list[str]],
+    list[str] | None,
     "Set a key of a study file, such as sums=true or bos=add. "
     "Repeatable. invar-nb help keys lists all.",
     "--set",
@@ -55,13 +55,13 @@ class Loading:
         "Precision used for scoring. Default: auto.",
     ) = "auto"
     batch_tokens: _models(
-        Optional[int],
+        int | None,
         "Tokens per forward pass. Default: 512 on a CPU, "
         "8192 on an accelerator, more for narrow models.",
         min=1,
     ) = None
     tokenizer: _models(
-        Optional[str],
+        str | None,
         "Folder with the tokenizer; required for a server. Default: each model's own.",
         metavar="DIR",
     ) = None
@@ -79,7 +79,7 @@ class Loading:
         "model",
     ) = "auto"
     revision: file_key(
-        Optional[str],
+        str | None,
         "Branch, tag or commit for hub ids that do not name one (org/name@revision).",
         "model",
     ) = None
@@ -140,15 +140,15 @@ class Scoring(Loading):
         metavar="[NAME=]FILE",
     ) = None
     max_length: _scoring(
-        Optional[int], "Tokens per window. Default: the model's limit, at most 1024.", min=2
+        int | None, "Tokens per window. Default: the model's limit, at most 1024.", min=2
     ) = None
     stride: _scoring(
-        Optional[int],
+        int | None,
         "New tokens per window; the rest is context. Default: half of --max-length.",
         min=1,
     ) = None
     windows: _scoring(
-        Optional[str],
+        str | None,
         "Score only N windows, spread over the documents, or "
         "the first N with first:N. Default: all.",
         metavar="N",
@@ -170,13 +170,13 @@ class Scoring(Loading):
         "text",
     ) = "invar"
     prefix_token: file_key(
-        Optional[int],
+        int | None,
         "Token id that windowing lm-eval puts before a text. Default: BOS, else EOS.",
         "text",
     ) = None
     windows_seed: file_key(int, "Seed for choosing windows. Default: 0.", "text", min=0) = 0
     documents: file_key(
-        Optional[str],
+        str | None,
         "Cut documents into pieces at blank-lines, headings or a regular expression.",
         "text",
     ) = None
@@ -293,7 +293,7 @@ class Comparing(Scoring):
     "How models are scored that are compared."
 
     questions: _compared(
-        Optional[str],
+        str | None,
         "Multiple-choice questions: a .jsonl file with id, "
         "prompt, candidates and label. Together with --text, one report has "
         "perplexity and accuracy, and NAME is what the questions are called "
@@ -315,7 +315,7 @@ class Comparing(Scoring):
         "--control",
     ) = False
     control_file: file_key(
-        Optional[Path],
+        Path | None,
         "File for the losses of the second scoring, "
         ".jsonl or .parquet: read if it exists, else "
         "written.",
@@ -520,7 +520,7 @@ TierName = Literal["conservative", "balanced", "aggressive"]
 _statistics = panel("Statistics", "data")
 _policy = panel("Policy", "data looks")
 RequireOption = _policy(
-    Optional[Required],
+    Required | None,
     "What exit 0 requires: equivalent; not-worse; not-beyond (no loss "
     "beyond the margin is shown); parts, slices or all (each of them is shown not to be "
     "worse). Default: no regression is shown.",
@@ -591,7 +591,7 @@ class Agreed(Measured):
         "data looks",
     ) = "balanced"
     replicates: file_key(
-        Optional[int],
+        int | None,
         "Number of bootstrap draws; needs --seed. Default: exact, without drawing.",
         "data",
     ) = None
@@ -611,7 +611,7 @@ class Agreed(Measured):
     ) = None
     required: RequireOption = None
     accepted: file_key(
-        Optional[list[AcceptedLoss]],
+        list[AcceptedLoss] | None,
         "Losses that are known and do not block, "
         "each a table [[accepted]]: up_to, reason, expires and, where wanted, "
         "candidate, part, metric.",
@@ -650,7 +650,7 @@ class Asked(Agreed):
         "What is counted as independent. Default: auto; the report says what "
         "was chosen and why.",
     ) = "auto"
-    seed: _statistics(Optional[int], "Seed for random draws.", min=0) = None
+    seed: _statistics(int | None, "Seed for random draws.", min=0) = None
     size: _statistics(
         _many,
         "Bits per weight of a candidate or of the baseline, shown in "
@@ -672,7 +672,7 @@ class Asked(Agreed):
         "few where a tier other than balanced is set. Default: dev.",
     ) = "dev"
     gate: _policy(
-        Optional[float],
+        float | None,
         "Exit 1 if the upper end of the perplexity ratio exceeds "
         "this, such as 1.02. Default: 1.1 in ci and release (other tiers differ), "
         "no gate in dev.",
@@ -696,18 +696,18 @@ class Planning:
     "What a run is to promise, and where the spread comes from."
 
     margin: _goal(
-        Optional[str],
+        str | None,
         "Smallest change that matters, as in compare: 2%, or 0.02 in "
         "the metric's own unit. Default: 2%.",
         metavar="V",
     ) = None
     expect: _goal(
-        Optional[str],
+        str | None,
         "True change to plan for. Default: no change, so that the claim is 'equivalent'.",
         metavar="V",
     ) = None
     half_width: _goal(
-        Optional[str],
+        str | None,
         "Largest half-width of the interval; without --margin this is the only goal.",
         metavar="V",
     ) = None
@@ -725,7 +725,7 @@ class Planning:
     ) = 0.8
     level: LevelOption = 0.95
     metric: _goal(
-        Optional[str], "Metric to plan for. Default: the primary one.", metavar="NAME"
+        str | None, "Metric to plan for. Default: the primary one.", metavar="NAME"
     ) = None
     units: _goal(
         Literal["auto", "documents", "clusters", "serial", "windows", "items"],
@@ -739,20 +739,20 @@ class Planning:
         reads="model",
     ) = 40
     gate: _goal(
-        Optional[str],
+        str | None,
         "Also how often this rule would be red, beside compare: "
         "ratio>=0.95, drop<=2%, rtol=0.08, accuracy>=0.7, perplexity<=20. upper<=1.02 "
         "is the --gate of compare.",
         metavar="RULE",
     ) = None
     sd: _goal(
-        Optional[float],
+        float | None,
         "Plan without models, from this standard deviation of the "
         "windows' differences, in nats per token.",
     ) = None
     better: BetterOption = None
     correlation: _goal(
-        Optional[float],
+        float | None,
         "Plan from one file of losses, assuming that the two "
         "models' losses correlate this much, "
         "such as 0.999.",

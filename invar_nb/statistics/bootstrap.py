@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-import scipy
 from scipy.special import ndtr, ndtri
 
 from ..foundations.interval import Fallback, Interval
@@ -174,15 +173,40 @@ class _Terms:
     omega: np.ndarray  # omega_k, k odd
     power: np.ndarray  # phi^n at omega_k
 
+# %% ../../nbs/statistics/04_bootstrap.ipynb #bootl003
+@dataclass(frozen=True)
+class _Point:
+    "A place, and how far a rising function is from 0 there."
 
-def _walk(off: Callable, start: float, end: float, step: float) -> float:
+    x: float
+    off: float
+
+
+def _walk(off: Callable, start: float, end: float, step: float) -> _Point:
     "The first point on the way to an end at which `off` has the sign of the step, or the end."
     direction = math.copysign(1.0, step)
-    x = start
-    while off(x) * direction < 0 and x != end:
-        x = min(x + step, end) if step > 0 else max(x + step, end)
+    point = _Point(start, off(start))
+    while point.off * direction < 0 and point.x != end:
+        x = point.x + step
+        x = min(x, end) if step > 0 else max(x, end)
+        point = _Point(x, off(x))
         step = 2 * step
-    return x
+    return point
+
+# %% ../../nbs/statistics/04_bootstrap.ipynb #bootr002
+def _root(off: Callable, low: _Point, high: _Point, tolerance: float) -> float:
+    "Where a rising function is 0 between two points, by false position (Illinois rule)."
+    fixed = low
+    latest = high
+    step = high.x - low.x
+    while latest.off != 0 and abs(step) > tolerance:
+        step = -latest.off * (latest.x - fixed.x) / (latest.off - fixed.off)
+        x = latest.x + step
+        point = _Point(x, off(x))
+        is_beyond = point.off * latest.off < 0
+        fixed = latest if is_beyond else replace(fixed, off=fixed.off / 2)
+        latest = point
+    return latest.x
 
 # %% ../../nbs/statistics/04_bootstrap.ipynb #c030
 class Limit:
@@ -261,7 +285,7 @@ class Limit:
         return min(max(0.5 - 2 / math.pi * series, 0.0), 1.0)
 
     def quantile(self, level: float) -> float:
-        "The point with `level` of the distribution below it, by Brent's root finder."
+        "The point with `level` of the distribution below it."
         low, high = self.support
         if not 0 < level < 1:
             return self.centre + (high if level >= 1 else low)
@@ -274,11 +298,11 @@ class Limit:
         start = min(max(self.unit * z, low), high)
         lower = _walk(off, start, low, -self.unit / 8)
         upper = _walk(off, start, high, self.unit / 8)
-        if off(lower) >= 0:
-            return self.centre + lower
-        if off(upper) <= 0:
-            return self.centre + upper
-        return self.centre + scipy.optimize.brentq(off, lower, upper, xtol=1e-6 * self.unit)
+        if lower.off >= 0:
+            return self.centre + lower.x
+        if upper.off <= 0:
+            return self.centre + upper.x
+        return self.centre + _root(off, lower, upper, 1e-6 * self.unit)
 
 # %% ../../nbs/statistics/04_bootstrap.ipynb #c031
 def _least_decay(law: Limit, start: float, stop: float) -> float:

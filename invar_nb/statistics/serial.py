@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['ALARM', 'MOST_BLOCKS', 'UNITS', 'cosine_terms', 'alarm_terms', 'slow_parts', 'block_size', 'serial_ratio',
-           'serial_ratio_difference', 'serial_statistic', 'jackknife_interval', 'fit_totals']
+           'serial_and_plain_ratio', 'serial_ratio_difference', 'serial_statistic', 'jackknife_interval', 'fit_totals']
 
 # %% ../../nbs/statistics/02_serial.ipynb #c022
 import math
@@ -173,10 +173,22 @@ def serial_ratio(
     most: int = MOST_BLOCKS,
 ) -> Jackknife:
     "Jackknife of sum N / sum W when neighbouring windows are correlated."
+    return serial_and_plain_ratio(numerators, weights, most=most)[0]
+
+
+def serial_and_plain_ratio(
+    numerators: np.ndarray,  # N_i of windows in the order of the text, shape (n,)
+    weights: np.ndarray,  # W_i >= 0, shape (n,)
+    *,
+    most: int = MOST_BLOCKS,
+) -> tuple[Jackknife, Jackknife]:
+    "The jackknife of correlated windows, and that of independent ones, which it begins with."
     blocks = _in_blocks(most, numerators, weights)
     influence = np.empty(blocks[1].size)
     fit = jackknife_ratio(*blocks, influence=influence)
-    return _of_windows(_widen(fit, influence), weights)
+    is_by_window = blocks[1].size == weights.size
+    plain = fit if is_by_window else jackknife_ratio(numerators, weights)
+    return _of_windows(_widen(fit, influence), weights), plain
 
 # %% ../../nbs/statistics/02_serial.ipynb #c042
 def serial_ratio_difference(
