@@ -1,5 +1,5 @@
 """The rates that a report prints of its own mistakes, against the tracked simulation of them: no printed rate is below the simulated one.
-`python tests/false_claims.py` writes the table; the fast suite computes some of its cells again with other seeds, the slow one all that were once found broken."""
+`python tools/false_claims.py` writes the table; the fast suite computes some of its cells again with other seeds, the slow one all that were once found broken."""
 
 import csv
 import math
