@@ -1,4 +1,4 @@
-"Nothing is lost when a process dies, or the disk is full: see attacks.py, which also runs by itself."
+"Nothing is lost when a process dies, or the disk is full: see tools/attacks.py, which also runs by itself."
 
 import os
 import subprocess
@@ -54,7 +54,7 @@ def test_commands_that_are_killed_or_cannot_write(attack, n, tmp_path):
     done = subprocess.run(
         [
             sys.executable,
-            Path(__file__).with_name("attacks.py"),
+            Path(__file__).parents[1] / "tools/attacks.py",
             attack,
             "--n",
             str(n),

@@ -450,9 +450,9 @@ def test_laws_of_verified_reports(law, kind, seed):
 
 @pytest.mark.slow
 def test_nine_of_ten_mistakes_are_seen():
-    "Half an hour on two cores; see mutants.py."
+    "Half an hour on two cores; see tools/mutants.py."
     done = subprocess.run(
-        [sys.executable, Path(__file__).with_name("mutants.py")],
+        [sys.executable, Path(__file__).parents[1] / "tools/mutants.py"],
         capture_output=True,
         text=True,
     )

@@ -7,6 +7,7 @@ python tools/pages.py fresh [NAME...]  run pages in place, store the outputs, cl
 import argparse
 import atexit
 import os
+import pickle
 import re
 import shutil
 import subprocess
@@ -83,9 +84,17 @@ def page_id(path):
 
 
 def read(path):
+    "A page as it is now; each caller has a copy of its own."
+    status = path.stat()
+    return pickle.loads(_parsed(path, status.st_mtime_ns, status.st_size))
+
+
+@cache
+def _parsed(path, changed_at, size):
+    "Pickled: a page is parsed and checked once, and a copy takes a fifth of that."
     import nbformat
 
-    return nbformat.read(path, 4)
+    return pickle.dumps(nbformat.read(path, 4))
 
 
 def directives(cell):

@@ -19,8 +19,10 @@ IMPORTS = (
     "scipy.optimize",
     "msgspec",
     "jinja2",
-    "matplotlib.figure",
+    "matplotlib.figure",  # its inline backend looks for a kernel as it is imported
     "IPython.core.pylabtools",
+    "pytest",
+    "typer.rich_utils",
     "torch",
     "transformers.models.auto.modeling_auto",
     "transformers.models.auto.tokenization_auto",

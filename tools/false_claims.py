@@ -1,6 +1,6 @@
 """How often some claim is wrong, by simulation: one row alone, and families of independent rows by Holm, for documents of equal and of geometric length.
 Nothing here is the package's but the two tests of one row that it is checked against (tests/test_rates.py): the fit of the rows is written for all of them at once.
-`python tests/false_claims.py` writes invar_nb/data/rates.csv (twenty minutes)."""
+`python tools/false_claims.py` writes invar_nb/data/rates.csv (twenty minutes)."""
 
 import csv
 import math

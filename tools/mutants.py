@@ -1,11 +1,27 @@
-"""Can the tests see a mistake? `python tests/mutants.py --n 300 --seed 1` plants mistakes, one at a time, and looks whether a test fails.
+"""Can the tests see a mistake? `python tools/mutants.py` plants mistakes, one at a time, and
+looks whether a test fails.
 
-A seeded sample of the places in TARGETS where one operator, number, condition, returned value or statement can be another. One process
-imports everything and collects the tests in FILES and the checks of the pages. One fork of it notes which lines each test reaches, and its
-time; then one fork a mutant takes the changed code into the functions in memory (no file is written) and runs the tests that reach the
-statement, those that reach least else and have killed most first, until one fails. A page counts with its checks and with the text stored under its cells. Not mutated: what is evaluated once at import (defaults, decorators, fields), and what messages
-say. A command that a test starts as a process of its own sees no mutant. The table is tests/data/mutants.csv; the reason that is written
-there beside a survivor is kept."""
+The mistakes are those of tests/data/mutants.csv: a seeded sample of the places in TARGETS where
+one operator, number, condition, returned value or statement can be another. One process imports
+everything and collects the tests in FILES and the checks of the pages. One fork of it notes which
+lines each test reaches, and its time; then one fork a mutant takes the changed code into the
+functions in memory (no file is written) and runs the tests that reach the statement, those that
+reach least else and have killed most first, until one fails. A page counts with its checks and
+with the text stored under its cells. Not mutated: what is evaluated once at import (defaults,
+decorators, fields), and what messages say. A command that a test starts as a process of its own
+sees no mutant.
+
+A mistake is known by its module, function, statement and by what becomes of which expression, as
+`ast.unparse` writes them: neither a line number nor the layout of the code says where it is.
+
+    --draw --n 300 --seed 1   a new sample: what is in the table and still in the code is kept,
+                              the rest is drawn; nothing is run
+    --sample 20 --seed 1      as many of the table's, drawn by the seed; of the pages, those of
+                              their modules
+    --again                   only those that no test of the table kills
+    --files statistics looks  the tests of these files alone
+
+The reason that is written beside a survivor is kept."""
 
 import argparse
 import ast
@@ -25,13 +41,13 @@ import time
 import traceback
 import types
 from collections import Counter, defaultdict
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-TESTS = Path(__file__).parent
-sys.path[:0] = [str(TESTS), str(TESTS.parent / "tools"), str(TESTS.parent)]
+TOOLS = Path(__file__).resolve().parent
+TESTS = TOOLS.parent / "tests"
+sys.path[:0] = [str(TESTS), str(TOOLS), str(TOOLS.parent)]
 import nbformat  # noqa: E402
 import pages  # noqa: E402
 import pytest  # noqa: E402
@@ -89,6 +105,8 @@ LONGEST, BUDGET = (
     25,
     150,
 )  # seconds of the processor, as traced: of one test, and of all those run for one mutant
+LONGEST_TEXT = 120  # of a statement in the table
+NOT_RUN = "not yet run"
 SWAPS = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
@@ -121,8 +139,9 @@ PAGES = [p for p in pages.rooms() if p.parent.name in ("statistics", "comparison
 
 
 @pytest.mark.parametrize("page", PAGES, ids=pages.page_id)
-def test_page(page, monkeypatch):
+def test_page(page, monkeypatch, tmp_path):
     "The checks of a page on the library in memory, and the text under its cells against what is stored."
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     shell = InteractiveShell.instance()
     monkeypatch.setattr(shell, "display_pub", publisher := CapturingDisplayPublisher())
     monkeypatch.setattr(
@@ -210,9 +229,17 @@ def module_of(path):
     return "invar_nb." + ".".join(path.relative_to(LIB).with_suffix("").parts)
 
 
-@cache
-def text_of(path):
-    return path.read_text().splitlines()
+def first_line(node):
+    return ast.unparse(ast.fix_missing_locations(node)).split("\n")[0]
+
+
+class Place(NamedTuple):
+    "What a mistake is known by: its columns in the table."
+
+    module: str
+    function: str
+    statement: str
+    mutation: str
 
 
 class Site(NamedTuple):
@@ -225,16 +252,16 @@ class Site(NamedTuple):
     old: ast.AST
     new: ast.AST
     statement: ast.stmt
+    function: str
     name: str | None
 
     @property
-    def row(self):
-        "Module, text of the line, and mutation."
-        first = lambda node: ast.unparse(ast.fix_missing_locations(node)).split("\n")[0]
-        return (
+    def place(self):
+        return Place(
             str(self.path.relative_to(LIB)),
-            text_of(self.path)[self.old.lineno - 1].strip(),
-            f"{first(self.old)} -> {first(self.new)}",
+            self.function,
+            first_line(self.statement)[:LONGEST_TEXT],
+            f"{first_line(self.old)} -> {first_line(self.new)}",
         )
 
     def plant(self, functions):
@@ -275,7 +302,9 @@ class Site(NamedTuple):
 def sites(path):
     "Every possible mistake of a module: in the bodies of its functions, and in what its top-level names are."
 
-    def visit(node, statement, name):
+    def visit(node, statement, function, name):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            function = f"{function}.{node.name}".lstrip(".")
         for field, child in ast.iter_fields(node):
             if field in ("decorator_list", "args", "annotation", "returns") and isinstance(
                 node, (ast.FunctionDef, ast.Lambda, ast.AnnAssign)
@@ -299,21 +328,34 @@ def sites(path):
                         part,
                         new,
                         inside,
+                        function,
                         name,
                     )
                     for new in changes(part)
                 )
-                yield from visit(part, inside, name)
+                yield from visit(part, inside, function, name)
 
     for part in (tree := ast.parse(path.read_text())).body:
         if isinstance(part, (ast.FunctionDef, ast.ClassDef)):
-            yield from visit(part, part, None)
+            yield from visit(part, part, "", None)
         elif (
             isinstance(part, ast.Assign)
             and isinstance(part.targets[0], ast.Name)
             and not part.targets[0].id.startswith("__")
         ):
-            yield from visit(part, part, part.targets[0].id)
+            yield from visit(part, part, "", part.targets[0].id)
+
+
+def all_sites():
+    "Place -> site, of all targets; a mutation that a statement admits twice is numbered."
+    found = {}
+    for site in (site for path in TARGETS for site in sites(path)):
+        place, count = site.place, 1
+        while place in found:
+            count += 1
+            place = site.place._replace(mutation=f"{site.place.mutation} #{count}")
+        found[place] = site
+    return found
 
 
 class Runner:
@@ -333,7 +375,7 @@ class Runner:
             self.failed = report.nodeid
 
     def name(self, t):
-        return self.items[t].nodeid.removeprefix("tests/")
+        return self.items[t].nodeid.removeprefix("tests/").removeprefix("tools/")
 
     def passes(self, item):
         self.failed = None
@@ -435,66 +477,99 @@ class Runner:
             file=sys.__stderr__,
             flush=True,
         )
-        for site, by in self.each(4 * BUDGET, self.judge, self.sites):
-            self.done(site.row, "timeout" if by is None else by)
+        judge = lambda place: self.judge(self.sites[place])
+        for place, by in self.each(4 * BUDGET, judge, self.sites):
+            self.done(place, "timeout" if by is None else by)
         return True
 
 
-def main(argv=None):
-    p = argparse.ArgumentParser()
-    for name, value in (("--n", 300), ("--seed", 1), ("--jobs", 2)):
-        p.add_argument(name, type=int, default=value)
-    p.add_argument(
-        "--again", action="store_true", help="only those that no test of the table kills"
-    )
-    a = p.parse_args(argv)
-    table = {
-        tuple(row[:3]): row
-        for row in csv.reader(TABLE.read_text().splitlines() if TABLE.exists() else ())
-    }
-    everywhere = {site.row: site for path in TARGETS for site in sites(path)}
-    chosen = random.Random(a.seed).sample(list(everywhere), a.n)
+def read_table():
+    "Place -> [killed by, why it changes nothing]."
+    with open(TABLE, newline="") as file:
+        return {Place(*row[:4]): row[4:] for row in [*csv.reader(file)][1:]}
 
-    def done(row, by):
-        table[row] = [*row, by, "" if by or row not in table else table[row][4]]
-        print(*table[row], sep=" | ", flush=True, file=sys.__stdout__)
+
+def write_table(table):
+    with open(TABLE, "w", newline="") as file:
+        out = csv.writer(file, lineterminator="\n")
+        out.writerow([*Place._fields, "killed by", "why it changes nothing"])
+        out.writerows([*place, *result] for place, result in sorted(table.items()))
+
+
+def draw(table, n, seed):
+    "A sample of today's code: what the table has of it, and as many others as are missing."
+    places = all_sites()
+    kept = {place: result for place, result in table.items() if place in places}
+    others = [place for place in places if place not in kept]
+    more = random.Random(seed).sample(others, n - len(kept))
+    print(f"{len(kept)} of {len(table)} are still there; {len(more)} of {len(others)} drawn")
+    return kept | {place: [NOT_RUN, ""] for place in more}
+
+
+def chosen_of(table, a):
+    "The places that are run, each with its site."
+    places = all_sites()
+    if gone := [place for place in table if place not in places]:
+        sys.exit(f"{len(gone)} of the table are not in the code; draw anew: {gone[0]}")
+    chosen = [
+        place
+        for place, (by, _) in table.items()
+        if not a.again or by in ("", NOT_RUN, "timeout")
+    ]
+    if a.sample:
+        chosen = random.Random(a.seed).sample(chosen, a.sample)
+    return {place: places[place] for place in chosen}
+
+
+def pages_of(places):
+    "The pages that export the modules of some places."
+    modules = {place.module.removesuffix(".py").replace("/", ".") for place in places}
+    return [
+        pages.page_id(page)
+        for page in PAGES
+        if pages.exported_module(pages.read(page)) in modules
+    ]
+
+
+def arguments(argv):
+    p = argparse.ArgumentParser()
+    for name, value in (("--n", 300), ("--seed", 1), ("--jobs", 2), ("--sample", 0)):
+        p.add_argument(name, type=int, default=value)
+    p.add_argument("--files", nargs="+", default=FILES, metavar="NAME")
+    p.add_argument("--again", action="store_true")
+    p.add_argument("--draw", action="store_true")
+    return p.parse_args(argv)
+
+
+def main(argv=None):
+    "The share that a test notices of what changes something; 1 where the table was drawn."
+    a, table = arguments(argv), read_table()
+    if a.draw:
+        write_table(draw(table, a.n, a.seed))
+        return 1
+
+    def done(place, by):
+        table[place] = [by, "" if by else table[place][1]]
+        print(*place, *table[place], sep=" | ", flush=True, file=sys.__stdout__)
 
     from hypothesis import settings
 
     settings.register_profile("mutants", derandomize=True, database=None, deadline=None)
     settings.load_profile("mutants")
-    runner = Runner(
-        [
-            everywhere[row]
-            for row in chosen
-            if not (a.again and row in table and table[row][3])
-        ],
-        a.jobs,
-        Counter(row[3] for row in table.values()),
-        done,
-    )
-    pytest.main(
-        [
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "-n0",
-            "--capture=sys",
-            *(str(TESTS / f"test_{name}.py") for name in FILES),
-            __file__,
-        ],
-        plugins=[runner],
-    )
-    rows = sorted(table[row] for row in chosen if row in table)
-    with open(TABLE, "w", newline="") as f:
-        csv.writer(f, lineterminator="\n").writerows(
-            [["module", "line", "mutation", "killed by", "why it changes nothing"], *rows]
-        )
-    killed, equal = (sum(bool(row[k]) for row in rows) for k in (3, 4))
+    chosen = chosen_of(table, a)
+    runner = Runner(chosen, a.jobs, Counter(by for by, _ in table.values()), done)
+    options = ["-q", "-p", "no:cacheprovider", "-n0", "--capture=sys"]
+    files = [str(TESTS / f"test_{name}.py") for name in a.files]
+    chapters = [f"{__file__}::test_page[{name}]" for name in pages_of(chosen)]
+    pytest.main([*options, *files, *(chapters if a.sample else [__file__])], plugins=[runner])
+    write_table(table)
+    ran = [table[place] for place in chosen]
+    killed, equal = (sum(bool(row[k]) for row in ran) for k in (0, 1))
     print(
-        f"{killed} of {len(rows)} killed, {killed / len(rows):.1%}; without the {equal} that change nothing {killed / (len(rows) - equal):.1%}"
+        f"{killed} of {len(ran)} killed, {killed / len(ran):.1%}; "
+        f"without the {equal} that change nothing {killed / (len(ran) - equal):.1%}"
     )
-    return killed / (a.n - equal)
+    return killed / (len(ran) - equal)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Attacks on what invar_nb promises: `python tests/attacks.py edits|race|kills|faults|servers|limits --n 50000 --seed 1`
+"""Attacks on what invar_nb promises: `python tools/attacks.py edits|race|kills|faults|servers|limits --n 50000 --seed 1`
 
 They share no code with the tests: public commands and functions, and edits of plain files. nbs/reference/attacks.csv keeps what was
 tried and what held; `differs` says what was accepted, and why it may be. An attack that is not held ends the program with code 1."""
