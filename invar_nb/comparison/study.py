@@ -491,9 +491,9 @@ def _study_of_looks(arms: Arms, pairs: Pairs, rules: Rules) -> Study:
 def _arms_as_paired(arms: Arms, pairs: Pairs) -> dict[tuple[str, str], Arm]:
     "The arms with what pairing them changed: labels of all of them, windows in one order."
     paired = dict(arms)
-    for (name, part), both in pairs.items():
-        paired[name, part] = both.candidate
-        paired[BASELINE, part] = both.baseline
+    for (name, part), matched in pairs.items():
+        paired[name, part] = matched.candidate
+        paired[BASELINE, part] = matched.baseline
     return paired
 
 # %% ../../nbs/comparison/17_study.ipynb #c025

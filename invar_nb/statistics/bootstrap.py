@@ -135,7 +135,10 @@ def merge_windows(
     p: np.ndarray,  # probabilities, shape (n,)
     cells: int = 4096,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    "v, w, p of cells of windows, and the E v^2, E vw, E w^2 inside of cells that is lost."
+    """v, w, p of cells of windows, and the E v^2, E vw, E w^2 inside of cells that is lost.
+
+    Capital letters are of cells: the probability P, the mean deviation V and mean weight W.
+    """
     if v.size <= cells:
         return v, w, p, np.zeros(3)
     cell = _cells_of(v, cells)
@@ -245,6 +248,7 @@ class Limit:
         self.last = _last_frequency(self)
         squares = n * self.p * self.v**2  # they sum to 1
         n_eff = 1 / (n * float(self.p @ self.w**2))
+        # beside the four heaviest windows the others work on a scale that `added` hides
         self.blurred = float(np.sort(squares)[:-4].sum()) < 1e-3 or n_eff < 5
 
     def sum_at(self, xi: float) -> _Sum:
@@ -321,7 +325,7 @@ def _least_decay(law: Limit, start: float, stop: float) -> float:
 
 def _last_frequency(law: Limit) -> float:
     "Up to which omega terms are summed."
-    far = 4.5 / law.added
+    far = 4.5 / law.added  # in standard units: what is added leaves e^-10 of a term there
     middle = math.sqrt(law.n) + 12
     if law.n <= 64 or middle > far:
         return far
