@@ -635,3 +635,13 @@ def test_what_a_second_attack_found(files, monkeypatch):
     for wrong in ({"units": "foo"}, {"margin": {1: 1}}, {"pooling": {}}):
         with pytest.raises(UsageError):
             Rules(**wrong)
+
+
+def test_where_all_files_are_equally_large_the_options_for_sizes_are_written(tmp_path):
+    for name in ("q4", "q8"):
+        shutil.copytree(f"{MODELS}/tuned", tmp_path / name)
+    (tmp_path / "t.txt").write_text("\n\n".join(demo_documents()[1])[:4000])
+    line = ["compare", f"{MODELS}/base", tmp_path / "q8", tmp_path / "q4"]
+    line += ["--text", tmp_path / "t.txt", "--max-length", "48", "--out", tmp_path / "r"]
+    _, out, err = shell(*line)
+    assert "--size q8=BITS --size q4=BITS" in err and "Smallest" not in out

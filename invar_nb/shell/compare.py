@@ -25,6 +25,7 @@ from invar_nb.shell.candidates import (
     given_sizes,
     name_candidates,
     say_baselines,
+    say_equal_sizes,
     short_name,
     with_sizes,
 )
@@ -72,6 +73,7 @@ def compare_all(
     arms = collected.arms
     if len(names) > 1:
         arms = with_sizes(arms, arguments, kinds, sizes)
+        say_equal_sizes(arms, job.output.quiet)
     say_divergence(comparison)
     kinds_of_parts = {part: arm.kind for (_, part), arm in arms.items()}
     rules = rules or find_rules(job, kinds_of_parts, arms)
