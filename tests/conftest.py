@@ -5,6 +5,7 @@ INVAR_NB_TORCH=no: whatever needs PyTorch is named in the summary as NOT RUN. Un
 
 import gc
 import importlib.util
+import itertools
 import os
 
 import pages  # noqa: F401  (it hides GPUs: stored outputs and the tests' own models are a CPU's)
@@ -80,7 +81,16 @@ def pytest_terminal_summary(terminalreporter):
         )
 
 
+@pytest.fixture(scope="session")
+def caches(tmp_path_factory):
+    "Where the caches lie, and their numbers; pytest would count by reading the folder each time."
+    return tmp_path_factory.mktemp("caches"), itertools.count()
+
+
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory, monkeypatch):
+def own_cache(caches, monkeypatch):
     "Each test has a cache of its own, empty at first: nothing is reused between tests."
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache", numbered=True)))
+    folder, numbers = caches
+    cache = folder / str(next(numbers))
+    cache.mkdir()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))

@@ -25,7 +25,8 @@ import ratchets
 
 ROOT, LIB = pages.root, pages.lib
 ALL = pages.pages()
-ROOMS = [p for p in ALL if pages.exported_module(pages.read(p))]
+MODULE_OF = {p: module for p in ALL if (module := pages.exported_module(pages.read(p)))}
+ROOMS = [*MODULE_OF]
 BY_HAND = ("__init__.py", "__main__.py")
 MODULES = sorted(p for p in LIB.rglob("*.py") if p.name not in (*BY_HAND, "_modidx.py"))
 SOURCES = sorted(
@@ -114,7 +115,7 @@ def test_exports_are_in_sync(exported):
 
 
 def test_one_page_one_module():
-    exports = {pages.page_id(p): pages.exported_module(pages.read(p)) for p in ROOMS}
+    exports = {pages.page_id(p): module for p, module in MODULE_OF.items()}
     for page, module in exports.items():
         floor, name = page.split("/")
         assert module == f"{floor}.{re.sub(r'^[0-9]+_', '', name)}", f"{page} exports {module}"
@@ -703,7 +704,7 @@ def test_paths_of_others_are_as_they_were_typed():
 def number_of():
     "(layer, number) of each module: imports go to smaller ones only."
     return {
-        "invar_nb." + pages.exported_module(pages.read(p)): (
+        f"invar_nb.{MODULE_OF[p]}": (
             pages.LAYERS.index(p.parent.name),
             int(re.match(r"\d+", p.name)[0]),
         )
@@ -1095,9 +1096,10 @@ def test_public_names_resolve():
     assert not missing
     with pytest.raises(AttributeError, match="no attribute"):
         invar_nb.not_a_name
+    page_of = {module: p for p, module in MODULE_OF.items()}
     for room in set(invar_nb._module_of.values()):
         names = {n for n, module in invar_nb._module_of.items() if module == room}
-        nb = pages.read(next(p for p in ROOMS if pages.exported_module(pages.read(p)) == room))
+        nb = pages.read(page_of[room])
         shown = {
             n
             for c in nb.cells

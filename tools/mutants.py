@@ -16,7 +16,8 @@ A mistake is known by its module, function, statement and by what becomes of whi
 
     --draw --n 300 --seed 1   a new sample: what is in the table and still in the code is kept,
                               the rest is drawn; nothing is run
-    --sample 20 --seed 1      as many of the table's, drawn by the seed
+    --sample 20 --seed 1      as many of the table's, drawn by the seed; of the pages, those of
+                              their modules
     --again                   only those that no test of the table kills
     --files statistics looks  the tests of these files alone
 
@@ -521,6 +522,16 @@ def chosen_of(table, a):
     return {place: places[place] for place in chosen}
 
 
+def pages_of(places):
+    "The pages that export the modules of some places."
+    modules = {place.module.removesuffix(".py").replace("/", ".") for place in places}
+    return [
+        pages.page_id(page)
+        for page in PAGES
+        if pages.exported_module(pages.read(page)) in modules
+    ]
+
+
 def arguments(argv):
     p = argparse.ArgumentParser()
     for name, value in (("--n", 300), ("--seed", 1), ("--jobs", 2), ("--sample", 0)):
@@ -550,7 +561,8 @@ def main(argv=None):
     runner = Runner(chosen, a.jobs, Counter(by for by, _ in table.values()), done)
     options = ["-q", "-p", "no:cacheprovider", "-n0", "--capture=sys"]
     files = [str(TESTS / f"test_{name}.py") for name in a.files]
-    pytest.main([*options, *files, __file__], plugins=[runner])
+    chapters = [f"{__file__}::test_page[{name}]" for name in pages_of(chosen)]
+    pytest.main([*options, *files, *(chapters if a.sample else [__file__])], plugins=[runner])
     write_table(table)
     ran = [table[place] for place in chosen]
     killed, equal = (sum(bool(row[k]) for row in ran) for k in (0, 1))
