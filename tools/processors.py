@@ -79,9 +79,10 @@ def product(environment):
     ).stdout.strip()
 
 
-def distinct_sets(show=lambda line: None):
+def distinct_sets(show=lambda line: None, sets=None):
     "One set of each that compute the same here, this processor's own first."
-    kept, sets = {}, kernel_sets()
+    kept = {}
+    sets = sets or kernel_sets()
     for name, environment in sets.items():
         kept.setdefault(digest := product(environment), name)
         show(
@@ -92,12 +93,18 @@ def distinct_sets(show=lambda line: None):
     return {name: sets[name] for name in kept.values()}
 
 
-def float_tests():
-    "The pages, and all test files that use NumPy or PyTorch."
+def lowest_of(sets):
+    "This processor's own set and the lowest."
+    names = [*sets]
+    return {name: sets[name] for name in (names[0], names[-1])}
+
+
+def tests_with(pattern):
+    "The test files in which a pattern is found."
     return [
         path
-        for path in sorted((root / "tests").glob("test_*.py"))
-        if re.search(r"\bnumpy\b|torch", path.read_text(encoding="utf-8"))
+        for path in sorted((root / "tests").rglob("test_*.py"))
+        if re.search(pattern, path.read_text(encoding="utf-8"))
     ]
 
 
@@ -106,8 +113,13 @@ def main(argv=None):
     p.add_argument("what", nargs="?", choices=["all", "lowest"], default="all")
     p.add_argument("--workers", type=int, default=2)
     a = p.parse_args(argv)
-    sets = distinct_sets(lambda line: print(line, flush=True))
-    tests, failed = ["-m", "processor"] if a.what == "lowest" else float_tests(), []
+    failed, sets = [], kernel_sets()
+    if a.what == "lowest":
+        sets = lowest_of(sets)
+        tests = ["-m", "processor", *tests_with(r"\bmark\.processor\b")]
+    else:
+        tests = tests_with(r"\bnumpy\b|torch")
+    sets = distinct_sets(lambda line: print(line, flush=True), sets)
     for name in list(sets)[-1:] if a.what == "lowest" else list(sets)[1:]:
         print(f"processors: {name}", flush=True)
         if run(
