@@ -83,7 +83,7 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.fixture(scope="session")
 def caches(tmp_path_factory):
-    "Where the caches lie, and their numbers; pytest would count by reading the folder each time."
+    "Where the caches lie, and their numbers; pytest would read the folder to count them."
     return tmp_path_factory.mktemp("caches"), itertools.count()
 
 

@@ -41,7 +41,6 @@ import time
 import traceback
 import types
 from collections import Counter, defaultdict
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
@@ -498,7 +497,7 @@ def write_table(table):
 
 
 def draw(table, n, seed):
-    "A sample of what today's code admits: what the table has of it, and as many others as are missing."
+    "A sample of today's code: what the table has of it, and as many others as are missing."
     places = all_sites()
     kept = {place: result for place, result in table.items() if place in places}
     others = [place for place in places if place not in kept]
@@ -543,7 +542,7 @@ def arguments(argv):
 
 
 def main(argv=None):
-    "The share of the mistakes that change something which a test notices; 1 where the table was drawn."
+    "The share that a test notices of what changes something; 1 where the table was drawn."
     a, table = arguments(argv), read_table()
     if a.draw:
         write_table(draw(table, a.n, a.seed))
