@@ -448,6 +448,28 @@ def test_laws_of_verified_reports(law, kind, seed):
     holds(law, kind, seed, verified=True)
 
 
+def test_a_mistake_is_known_whatever_the_layout_of_the_code(tmp_path, monkeypatch):
+    import mutants
+
+    monkeypatch.setattr(mutants, "LIB", tmp_path)
+    one, other = tmp_path / "one.py", tmp_path / "other.py"
+    one.write_text("def f(x):\n    return [x + 1, x + 1]\n")
+    other.write_text(
+        "\n\ndef f(\n    x,\n):\n    return [\n        x + 1,\n"
+        "        x + 1,  # twice\n    ]\n"
+    )
+    places = {}
+    for path in (one, other):
+        monkeypatch.setattr(mutants, "TARGETS", [path])
+        places[path] = [place._replace(module="") for place in mutants.all_sites()]
+    assert places[one] == places[other]
+    assert {place.function for place in places[one]} == {"f"}
+    assert [place.mutation for place in places[one] if "1 -> 2" in place.mutation] == [
+        "1 -> 2",
+        "1 -> 2 #2",
+    ]
+
+
 @pytest.mark.slow
 def test_nine_of_ten_mistakes_are_seen():
     "Half an hour on two cores; see tools/mutants.py."

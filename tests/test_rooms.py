@@ -140,6 +140,13 @@ def test_a_stale_output_is_caught(scratch):
     assert not pages.differences(same, fresh)
 
 
+def test_who_reads_a_page_has_a_copy_of_what_it_is_now(scratch):
+    path = scratch("x = 1")
+    pages.read(path).cells.clear()
+    assert len(pages.read(path).cells) == 1
+    assert len(pages.read(scratch("x = 1", "x + 1")).cells) == 2
+
+
 @pytest.mark.parametrize(
     "stored, fresh, alike",
     [

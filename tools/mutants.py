@@ -509,8 +509,12 @@ def draw(table, n, seed):
 def chosen_of(table, a):
     "The places that are run, each with its site."
     places = all_sites()
-    if gone := [place for place in table if place not in places]:
-        sys.exit(f"{len(gone)} of the table are not in the code; draw anew: {gone[0]}")
+    gone = [place for place in table if place not in places]
+    for place in gone:
+        del table[place]
+        print("no longer in the code", *place, sep=" | ", file=sys.stderr)
+    if 10 * len(gone) > len(table):
+        sys.exit("more than a tenth of the table is no longer in the code: --draw it anew")
     chosen = [
         place
         for place, (by, _) in table.items()
