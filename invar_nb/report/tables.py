@@ -15,7 +15,7 @@ __all__ = ['Cell', 'WIDEST', 'ANSWER_COLUMNS', 'BESIDE', 'MOST_OTHERS', 'OTHER_S
            'level_tables', 'rests_facts', 'blind_spot_sentence', 'fallback_text', 'rests_rows', 'is_alike',
            'rests_in_common', 'rests_by_pair', 'gate_word', 'gate_table', 'brief', 'origin_rows', 'differs',
            'origins_that_differ', 'origins_in_common', 'pooled_table', 'looks_table', 'design_table', 'passage_cells',
-           'passage_tables', 'ChangedAnswers', 'changed_answers', 'dataset_table', 'language_table']
+           'passage_tables', 'ChangedAnswers', 'right_examples', 'changed_answers', 'dataset_table', 'language_table']
 
 # %% ../../nbs/report/09_tables.ipynb #tab02
 import re
@@ -63,6 +63,7 @@ from invar_nb.report.shown import (
     subject_of,
     title_of_row,
 )
+from .wording import churn_of
 
 # %% ../../nbs/report/09_tables.ipynb #tab05
 Cell = str | int | float | bool | None | list | dict | ShownChange
@@ -194,6 +195,14 @@ def _difference_over_seeds(row: RowSection) -> str:
     return ""
 
 
+def _lost_and_won(row: RowSection) -> str:
+    "`38, 21`: examples that were right before only and after only; '' of other metrics."
+    churn = churn_of(row.value)
+    if churn is None:
+        return ""
+    return f"{churn.lost}, {churn.won}"
+
+
 ANSWER_COLUMNS: Mapping[str, Column] = {  # in the order of reading
     "name": Column(),
     "size": Column(head="size", kind="number", room=15),
@@ -215,6 +224,7 @@ ANSWER_COLUMNS: Mapping[str, Column] = {  # in the order of reading
     "difference": RowColumn(
         head="difference", kind="right", room=15, cell=_difference_over_seeds
     ),
+    "lost and won": RowColumn(head="lost, won", kind="right", room=15, cell=_lost_and_won),
     "divergence": MetricColumn(head="KL", kind="number", metric="kl_divergence", title="KL"),
     "flips": MetricColumn(
         head="flips, %", kind="number", metric="top1_changed", title="flips"
@@ -627,6 +637,7 @@ OF_CHANGES = (
     RowColumn(head="claim", cell=claim_text),
     RowColumn(head="change", cell=attrgetter("words.change")),
     RowColumn(head="confidence interval", cell=attrgetter("words.interval")),
+    RowColumn(head="lost, won", cell=_lost_and_won),
     RowColumn(head="p", cell=lambda row: show_p(row.value.p_value)),
     RowColumn(head="adjusted p, change", cell=lambda row: show_p(row.adjusted.change)),
     RowColumn(
@@ -1044,22 +1055,33 @@ class ChangedAnswers:
     @property
     def table(self) -> Table:
         "Id, label, answers before and after."
-        return Table.of(["", "example", "label", "before", "after"], self.rows)
+        return Table.of(["", "example", "label", "before", "after"], self.rows).dense()
+
+
+def right_examples(arm: Arm) -> np.ndarray | None:
+    "Whether each example is right, shape (n,); None where examples are not right or wrong."
+    if arm.kind == "answers":
+        return np.asarray(arm.correct, dtype=bool)
+    if arm.kind != "scores" or not np.isin(arm.values, (0, 1)).all():
+        return None
+    return arm.values == (1 if arm.better == "higher" else 0)
 
 
 def changed_answers(baseline: Arm, candidate: Arm, most: int = 15) -> ChangedAnswers:
     "Examples of which the answer became wrong or right; none of other evidence."
-    if baseline.kind != "answers" or baseline.choices:
+    was_right = right_examples(baseline)
+    is_right = right_examples(candidate)
+    if was_right is None or is_right is None:
         return ChangedAnswers()
-    was_right = np.asarray(baseline.correct, dtype=bool)
-    is_right = np.asarray(candidate.correct, dtype=bool)
     became = {"became wrong": was_right & ~is_right, "became right": ~was_right & is_right}
     order = sorted(range(len(baseline)), key=lambda i: natural_order(baseline.ids[i]))
     rows = []
     for word, has_changed in became.items():
         for i in [i for i in order if has_changed[i]][:most]:
-            answers = [baseline.prediction[i], candidate.prediction[i]]
-            rows.append([word, baseline.ids[i], baseline.label[i], *answers])
+            answer = [None, None, None]  # of a score only the mark is known
+            if baseline.kind == "answers":
+                answer = [baseline.label[i], baseline.prediction[i], candidate.prediction[i]]
+            rows.append([word, baseline.ids[i], *answer])
     return ChangedAnswers(
         rows=rows,
         n_wrong=int(became["became wrong"].sum()),

@@ -8,12 +8,12 @@ __all__ = ['EXIT_FIRST', 'LOSSES', 'METHODS', 'NOISY_SETTINGS', 'EXPLAINED', 'ex
            'all_units_text', 'seeds_test_text', 'over_sentence', 'reason_of_windows', 'seeds_sentences', 'unit_nouns',
            'is_dominated', 'family_sentences', 'level_sentence', 'no_spread_sentence', 'no_margin_sentence', 'is_loss',
            'of_mean_sentences', 'pairing_sentence', 'levels_rest_line', 'rests_sentences', 'rests_line', 'ignored_line',
-           'dof_of', 'discordance_of', 'chance_to_find', 'smallest_found', 'bears_claim', 'has_known_rates',
-           'rate_text', 'Laws', 'laws_of', 'rates_of_one', 'rates_of_several', 'rule_clause', 'may_err', 'rule_line',
-           'unmeasured_line', 'own_metrics', 'blind_line', 'found_sentence', 'settings_text', 'noise_lines',
-           'weights_lines', 'looks_line', 'exit_needs_words', 'exit_note', 'first_failed', 'required_lines',
-           'passages_of', 'passage_lines', 'Note', 'next_note', 'next_line', 'accept_sentence', 'exit_is_told',
-           'fact_lines', 'setting_details', 'leading_family', 'families_text', 'ranking_lines']
+           'dof_of', 'discordance_of', 'Churn', 'churn_of', 'chance_to_find', 'smallest_found', 'bears_claim',
+           'has_known_rates', 'rate_text', 'Laws', 'laws_of', 'rates_of_one', 'rates_of_several', 'rule_clause',
+           'may_err', 'rule_line', 'unmeasured_line', 'own_metrics', 'blind_line', 'found_sentence', 'settings_text',
+           'noise_lines', 'weights_lines', 'looks_line', 'exit_needs_words', 'exit_note', 'first_failed',
+           'required_lines', 'passages_of', 'passage_lines', 'Note', 'next_note', 'next_line', 'accept_sentence',
+           'exit_is_told', 'fact_lines', 'setting_details', 'leading_family', 'families_text', 'ranking_lines']
 
 # %% ../../nbs/report/08_wording.ipynb #wrd02
 import re
@@ -392,6 +392,23 @@ def discordance_of(value: ChangeSection) -> float:
     # mean is sqrt((share - delta^2) / (n - 1))
     share = value.standard_error**2 * (n - 1) + value.delta**2
     return round(n * share) / n  # a count of answers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Churn:
+    "Examples that changed sides, which the net change hides."
+
+    lost: int  # right before, wrong after
+    won: int
+
+
+def churn_of(value: ChangeSection) -> Churn | None:
+    "How many examples were lost and won; None where examples are not right or wrong."
+    if value.method != "tango":
+        return None
+    n_changed = round(discordance_of(value) * value.n_units)
+    n_more_right = round(value.delta * value.n_units)
+    return Churn(lost=(n_changed - n_more_right) // 2, won=(n_changed + n_more_right) // 2)
 
 
 def chance_to_find(value: ChangeSection, margin: float) -> float:
