@@ -224,7 +224,12 @@ ANSWER_COLUMNS: Mapping[str, Column] = {  # in the order of reading
     "difference": RowColumn(
         head="difference", kind="right", room=15, cell=_difference_over_seeds
     ),
-    "lost and won": RowColumn(head="lost, won", kind="right", room=15, cell=_lost_and_won),
+    "lost and won": RowColumn(
+        head="lost, won",
+        kind="right",
+        room=WIDEST + 4,  # the first to go: levels say more
+        cell=_lost_and_won,
+    ),
     "divergence": MetricColumn(head="KL", kind="number", metric="kl_divergence", title="KL"),
     "flips": MetricColumn(
         head="flips, %", kind="number", metric="top1_changed", title="flips"
