@@ -108,12 +108,12 @@ def _match_ids(baseline: Arm, candidate: Arm) -> None:
     b = candidate.ids
     if a == b:
         return
-    must = "ids must match in order"
     gaps = (
         _lacking("baseline", baseline, candidate),
         _lacking("candidate", candidate, baseline),
     )
     if any(gaps):
+        must = "both must hold the same ids"
         got = f"{len(a)} and {len(b)} items, {', '.join(filter(None, gaps))}"
         form = _other_form(a, b)
         if form:
@@ -125,7 +125,7 @@ def _match_ids(baseline: Arm, candidate: Arm) -> None:
         )
     i = _first_difference(a, b)
     _unpaired(
-        must,
+        "ids must match in order",
         f"{a[i]!r} and {b[i]!r} at item {i}",
         "The ids are the same in another order: sort both files alike",
     )
