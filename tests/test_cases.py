@@ -638,7 +638,7 @@ def test_log_probabilities_of_zero_in_a_file_are_refused(said, tmp_path, zeros, 
 )
 def test_ids_that_differ_in_form_only_are_said_to(change, how):
     plain = [f"café-{i}" if "caf" in change(i).lower() else str(i) for i in range(12)]
-    with pytest.raises(PairingError, match="ids must match") as caught:
+    with pytest.raises(PairingError, match="hold the same ids") as caught:
         pair(
             scores(np.ones(12)).changed(ids=tuple(plain)),
             scores(np.ones(12)).changed(ids=tuple(map(change, range(12)))),

@@ -1711,7 +1711,7 @@ def test_what_compare_does_not_take_is_sent_to_what_it_takes(tmp_path):
         compare(old, new, score="hours")
     with pytest.raises(ContractError, match="finite"):
         compare([*old[1:], math.nan], new, score="f1")
-    with pytest.raises(PairingError, match="ids must match"):
+    with pytest.raises(PairingError, match="hold the same ids"):
         compare(old[1:], new, score="f1")
     with pytest.raises(UsageError, match="Pair, two paths"):
         compare(windows(), score="f1")
