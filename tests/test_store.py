@@ -318,6 +318,7 @@ def test_another_key_is_named(tmp_path):
             "config.rope_theta 10000.0 -> 500000.0",
         ),
         ({**KEY, "batch": 8}, "batch (absent) -> 8"),
+        ({**KEY, "data_id": "sha256:1"}, "got another text, or other windows of it"),
         ({"config": 1, "data_id": 2, "dtype": 3}, "config, data_id, dtype"),
         ({**KEY, "config": {"rope_theta": 10000.0, "layers": [1, 3]}}, "layers[1] 2 -> 3"),
     ):

@@ -87,7 +87,14 @@ def _differing(old: Mapping, new: Mapping) -> str:
     leaves = [*differences(old, new, close=0)]
     if len(leaves) > 2:
         return ", ".join(path for path, _, _ in leaves)
-    return ", ".join(f"{path} {a!r:.24} -> {b!r:.24}" for path, a, b in leaves)
+    return ", ".join(_difference(*leaf) for leaf in leaves)
+
+
+def _difference(path: str, old: object, new: object) -> str:
+    "A field with both values; of two digests of a text, what they mean."
+    if path == "data_id":
+        return "another text, or other windows of it (data_id)"
+    return f"{path} {old!r:.24} -> {new!r:.24}"
 
 # %% ../../nbs/foundations/03_journal.ipynb #c026
 _FORMAT = "invar_nb/journal/5"
