@@ -612,11 +612,23 @@ def _scaled(influence: Callable | None, raw: Jackknife, shown: Jackknife) -> Cal
     return scaled
 
 
-def _p_of_no_change(metric: Metric, fit: Jackknife, p_of: POf | None) -> float | None:
-    "Two-sided p of no change; None of what is never negative, whose change is no finding."
-    if metric.by_test and fit.fallback is None and not fit.estimate:
+def _p_of_no_change(
+    metric: Metric,
+    fit: Jackknife,  # of the change that is shown
+    p_of: POf | None,  # of the quantity that is tested
+) -> float | None:
+    "Two-sided p of no change; None where that is not tested."
+    # Tested is another quantity than shown, as a squared error and its root. Both roots may be
+    # 0 where the squares differ; a change of exactly 0 is no finding, whatever the test says.
+    # With a fallback the test itself knows: it has no p for a single unit.
+    has_spread = fit.fallback is None
+    if metric.by_test and has_spread and fit.estimate == 0:
         return 1.0
-    return None if p_of is None or metric.positive else p_of(0.0)
+    if p_of is None:
+        return None
+    if metric.positive:  # it is above 0 wherever anything differs, which is no finding
+        return None
+    return p_of(0.0)
 
 
 def conclude(
@@ -823,18 +835,38 @@ def fit_pair(metric: Metric, pair: Pair, units: Units) -> Fitted:
 def _inference_of_rows(
     metric: Metric, pair: Pair, fitted: Fitted, units: Units, settings: Settings
 ) -> Inference | None:
-    "The inference of a method that needs rows; None: of the fit alone."
+    """The inference of a method that needs rows; None where the fit alone gives it.
+
+    The first of these cases that holds: a share that was never seen has an exact bound, which
+    needs the fit alone; a bootstrap that was asked for; the logarithm of a metric that is
+    never below 0; the metric's exact test, where each row is a unit; else the fit alone.
+    """
     if metric.share_of_weights and fitted.candidate == 0:
         return None
     if settings.method != "jackknife":
-        at, p_value = _bootstrap(metric, fitted.totals, units, settings)
-        return Inference(at, lambda null: fitted.fit.p_value(null) if null else p_value)
+        return _bootstrap_inference(metric, fitted, units, settings)
     if metric.positive:
-        return positive_interval(metric, *by_unit(fitted.totals[1], units), fitted.fit)
+        _, candidate_totals = fitted.totals
+        numerators, weights = by_unit(candidate_totals, units)
+        return positive_interval(metric, numerators, weights, fitted.fit)
     is_by_row = units.name in ("items", "windows") and units.n_units == pair.n
     if metric.exact is None or not is_by_row:
         return None
     return _exact_inference(metric, pair, settings.level)
+
+
+def _bootstrap_inference(
+    metric: Metric, fitted: Fitted, units: Units, settings: Settings
+) -> Inference:
+    "The bootstrap's interval and p of no change; of another null the jackknife's p."
+    at, p_of_no_change = _bootstrap(metric, fitted.totals, units, settings)
+
+    def p_of(null: float) -> float:
+        if null == 0:
+            return p_of_no_change
+        return fitted.fit.p_value(null)  # the bootstrap computes no p of a margin
+
+    return Inference(at, p_of)
 
 
 def _exact_inference(metric: Metric, pair: Pair, level: float) -> Inference:

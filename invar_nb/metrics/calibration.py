@@ -70,7 +70,12 @@ def squared_error_without(
     n_units: int,
     n_bins: int,
 ) -> tuple[float, np.ndarray]:
-    "(T, T without each unit) of e = p - y in given bins (@eq-calibration-clusters)."
+    """(T, T without each unit) of e = p - y in given bins (@eq-calibration-clusters).
+
+    T is the debiased squared error: a bin adds only products of errors of two units. A unit
+    changes only the bins that it has answers in, so that T without it is T plus the changes
+    of its cells.
+    """
     cells = _in_cells(e, index, codes, n_bins)
     s, k, m = cells.s, cells.k, cells.bin
     n = np.bincount(m, weights=k, minlength=n_bins)  # n_m
@@ -339,7 +344,7 @@ def _change(
     codes: np.ndarray,
     n_units: int,
 ) -> Callable[[float], tuple[float, float]]:
-    "level -> ends of the change of roots."
+    "A function of the level that gives both ends of the change of the calibration error."
     fits = (_fit(edges, arm, codes, n_units) for arm in (baseline, candidate))
     return partial(root_change, *fits)
 

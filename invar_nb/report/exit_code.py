@@ -205,15 +205,21 @@ def is_loss_of_few(row: Row) -> bool:
 
 
 def judge_acceptance(row: Row, accepted: Accepted) -> Acceptance:
-    "Whether a loss is within what was accepted of it."
+    """Whether a loss is within what was accepted of it.
+
+    The row is a loss, shown or made by a few units. A shown one is more than accepted where
+    its whole interval lies beyond that. Where a few units decide, the interval is too wide to
+    show anything, and the estimate is held against what was accepted.
+    """
     size = margin_text(accepted.up_to, row.value)
     until = f"until {accepted.expires}"
     reason = accepted.reason.rstrip(".")
     if accepted.expired:
         return Acceptance(note=f"accepted {until}, which has passed: {reason}")
-    # where few units decide, the interval tells nothing, and the estimate is what was accepted
-    if is_loss_of_few(row) and -row.value.improvement > accepted.up_to:
+    loss = -row.value.improvement
+    if is_loss_of_few(row) and loss > accepted.up_to:
         return Acceptance(note=f"that is more than the {size} accepted {until}: {reason}")
+    # on either side, but the interval of a loss lies beyond a margin on the worse side alone
     if not is_beyond(row.value, accepted.up_to):
         return Acceptance(is_accepted=True, note=f"accepted up to {size} {until}: {reason}")
     nearest = change_text(min(row.value.interval, key=abs), row.value)  # the end next to 0

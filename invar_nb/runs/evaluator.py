@@ -24,7 +24,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 # %% ../../nbs/runs/01_evaluator.ipynb #c003
-from ..arms.pair import LOWER_SHARES, in_shares, unit_factor
+from ..arms.pair import LOWER_SHARES, in_shares, likely_factor
 from ..comparison.claim import Verdict
 from ..comparison.claim_words import margin_text, span_text
 from ..comparison.difference import Difference, change_text, difference_forest
@@ -717,17 +717,14 @@ def _match_units(name: str, baseline: Sequence[float], candidate: Sequence[float
     a = np.array(baseline, float)
     b = np.array(candidate, float)
     words = {*re.findall("[a-z]+", re.sub(r"f\d", "f", name.lower()))}
-    if not words & _SHARES or not in_shares(a, b, rising=True):
+    if not words & _SHARES or not in_shares(a, b, has_limit=True):
         return
     spans = [f"{values.min():g} to {values.max():g}" for values in (a, b)]
-    factor = 100  # per cent
-    if unit_factor(a, b) > 316:  # nearer to 1000 than to 100, in the logarithm
-        factor = 1000
     refuse(
         "compare_runs",
         "both arms must be in one unit",
         f"{name!r} from {spans[0]} in the baseline and from {spans[1]} in the candidate",
-        f"Divide one by {factor}, or write both alike",
+        f"Divide one by {likely_factor(a, b)}, or write both alike",
         error=PairingError,
         code="unit",
     )

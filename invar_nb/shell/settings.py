@@ -454,6 +454,7 @@ class Columns:
     drop_failed: file_key(bool, "For runs: leave out seeds with a failed run.", "runs") = False
 
     def __post_init__(self):
+        "A score that is named as the role of a column is the score to read; UsageError."
         score = self.roles.get("score")
         if score is None:
             return

@@ -196,10 +196,14 @@ def serial_ratio_difference(
     candidate: tuple[np.ndarray, np.ndarray],
 ) -> Jackknife:
     "Jackknife of ratio(candidate) - ratio(baseline) when neighbouring windows are correlated."
-    a, b = (_in_blocks(MOST_BLOCKS, *arm) for arm in (baseline, candidate))
-    influence = np.empty(b[1].size)
-    fit = _widen(jackknife_ratio_difference(a, b, influence=influence), influence)
-    return _of_windows(fit, candidate[1])
+    of_baseline, of_candidate = (
+        _in_blocks(MOST_BLOCKS, *arm) for arm in (baseline, candidate)
+    )
+    _, block_weights = of_candidate
+    influence = np.empty(block_weights.size)  # of each block, which the next line fills
+    fit = jackknife_ratio_difference(of_baseline, of_candidate, influence=influence)
+    _, weights = candidate
+    return _of_windows(_widen(fit, influence), weights)
 
 # %% ../../nbs/statistics/02_serial.ipynb #sst2
 def serial_statistic(
