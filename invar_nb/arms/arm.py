@@ -37,7 +37,7 @@ from ..foundations.store import as_shape, canonical_json, digest
 # %% ../../nbs/arms/00_arm.ipynb #c007
 def natural_order(name: str | None) -> tuple:
     "A key that sorts short whole numbers by value, before other text; a missing one last."
-    # int() refuses thousands of digits: a longer number is sorted as text
+    # int() refuses thousands of digits: from 20 on, which no counter has, it sorts as text
     is_number = name is not None and name.isascii() and name.removeprefix("-").isdigit()
     number = int(name) if is_number and len(name) < 20 else 0
     return name is None, not is_number, number, name or ""

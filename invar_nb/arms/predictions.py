@@ -127,7 +127,10 @@ def _folded(label: str) -> str:
     "A label without case, blanks, and ways to write an accent or a number."
     text = "".join(unicodedata.normalize("NFC", label).casefold().split())
     text = unicodedata.normalize("NFC", text)
-    return repr(float(text)) if len(text) <= 15 and _DECIMAL.fullmatch(text) else text
+    is_exact = len(text) <= 15  # so many digits stay different as floats
+    if is_exact and _DECIMAL.fullmatch(text):
+        return repr(float(text))
+    return text
 
 
 def refuse_twins(labels: Iterable[str], where: str) -> None:
@@ -215,7 +218,7 @@ def _check_sums(rows: _Rows, p: np.ndarray) -> None:
     "Refuse the first row that does not add up to 1."
     n_rows, n_labels = p.shape
     distance = np.abs(p.sum(axis=1) - 1)
-    # six digits: each probability is off by half a millionth at most
+    # six digits: each probability is off by half a millionth at most, and the sum is rounded
     bad_rows = np.flatnonzero(distance > 0.5e-6 * n_labels + 1e-12)
     if not bad_rows.size:
         return
@@ -267,7 +270,8 @@ def _largest_labels(p: np.ndarray, labels: Sequence[str]) -> tuple[str, ...]:
 
 def _check_confidence(rows: _Rows, confidence: np.ndarray, implied: np.ndarray) -> None:
     "Refuse the first confidence that is not the probability of the prediction."
-    bad_rows = np.flatnonzero(np.abs(confidence - implied) > 1e-6)
+    six_digits = 1e-6
+    bad_rows = np.flatnonzero(np.abs(confidence - implied) > six_digits)
     if bad_rows.size:
         row = int(bad_rows[0])
         rows.refuse(

@@ -169,7 +169,7 @@ def scored_ranges(
     if len(ends) != 2 * len(ids) or not compute.all(compute.ascii_is_decimal(ends)).as_py():
         return None
     if np.from_dlpack(compute.binary_length(ends)).max() >= 16:
-        return None
+        return None  # int64 holds 18 digits
     start, stop = np.from_dlpack(ends.cast("int64")).reshape(-1, 2).T
     if (start >= stop).any():
         return None

@@ -514,7 +514,8 @@ def is_shifted(pair: Pair) -> bool:
     changes = window_changes(pair)
     if np.ptp(changes) != 0 or len(changes) == 1:
         return False
-    return abs(float(changes[0])) > 10 * step_of(pair.baseline.log_loss)
+    most_of_storage = 10 * step_of(pair.baseline.log_loss)
+    return abs(float(changes[0])) > most_of_storage
 
 
 def why_degenerate(

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['WORSE', 'BETTER', 'Fallback', 'Bar', 'reach_of', 'as_axes', 'Forest', 'aligned', 'Framed', 'Shown', 'ends_text',
-           'confidence_text', 'Interval']
+           'alpha_of', 'confidence_text', 'Interval']
 
 # %% ../../nbs/foundations/05_interval.ipynb #c052
 import math
@@ -266,13 +266,18 @@ def ends_text(low: float, high: float) -> str:
     return f"[{low:.{digits}g}, {high:.{digits}g}]"
 
 # %% ../../nbs/foundations/05_interval.ipynb #cfd2
+def alpha_of(level: float) -> float:
+    "1 - level without the last digits that subtraction leaves, 0.05 for 0.95."
+    return round(1 - level, 12)
+
+
 def confidence_text(
     level: float,  # a probability below 1
     digits: int = 6,  # at least; more where fewer would show 100
 ) -> str:
     "A level in per cent, without the sign: 95, 99.99."
     text = f"{100 * level:.{digits}g}"
-    while float(text) == 100 and digits < 17:
+    while float(text) == 100 and digits < 17:  # a float has no more
         digits += 1
         text = f"{100 * level:.{digits}g}"
     return text

@@ -75,7 +75,7 @@ _FUNCTIONS = (
 
 
 def is_margin(value: object) -> bool:
-    "Whether it is a number of at least 0."
+    "Whether it is a number of at least 0, which twice as large is still finite."
     return is_number(value) and 0 <= value < 1e300
 
 
@@ -315,7 +315,7 @@ def in_unit(
         return float(_call(metric, "inverse", value))
     if metric.scale == "linear":
         return value
-    if value < 709:
+    if value < 709:  # exp(710) overflows
         return math.exp(value)
     refuse(
         "compare",

@@ -532,6 +532,7 @@ def _sizes(
 def _byte_offsets(text: str) -> np.ndarray:
     "Where each character begins in the text's UTF-8, then where the text ends."
     points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
+    # UTF-8 takes a second, third and fourth byte from these code points on
     widths = 1 + (points >= 0x80) + (points >= 0x800) + (points >= 0x10000)
     return np.concatenate([[0], np.cumsum(widths, dtype=np.int64)])
 

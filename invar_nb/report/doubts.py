@@ -24,7 +24,13 @@ from ..arms.pair import Pair, units_doubts
 from ..comparison.claim import is_identical
 from ..comparison.claim_words import hidden_text, span_text
 from ..comparison.difference import Difference
-from ..comparison.family import EXCHANGEABLE, FEW, rate_if_few, units_for_rate
+from invar_nb.comparison.family import (
+    EXCHANGEABLE,
+    FEW,
+    LARGEST_ALPHA,
+    rate_if_few,
+    units_for_rate,
+)
 from ..comparison.few_units import is_decided_by_few
 from ..comparison.measured import Measured
 from ..comparison.rows import Row
@@ -33,7 +39,7 @@ from ..comparison.study import Study
 from ..comparison.study_pairs import shared_lines
 from ..comparison.units import FEWEST, Units, choose_units, counted, noun_of
 from ..files.answers import UNREAD
-from ..foundations.interval import confidence_text
+from ..foundations.interval import alpha_of, confidence_text
 from ..foundations.refuse import refuse
 from .document import FactsSection
 
@@ -330,7 +336,7 @@ def few_units_note(values: Sequence[Difference], alpha: float) -> str:
     "That some claim of these rows may well be wrong, and how many units would do; else ''."
     n_rows = len(values)
     fewest = min(values, key=lambda d: d.units_eff)
-    is_tabulated = alpha <= 0.05  # above it no rate is known
+    is_tabulated = alpha <= LARGEST_ALPHA
     if not is_tabulated or rate_if_few(n_rows, fewest.units_eff) <= OFTEN:
         return ""
     line = (
@@ -369,7 +375,7 @@ def rests_on_spread(row: Row) -> bool:
 
 def family_notes(study: Study, *, of_leading: bool) -> Iterator[str]:
     "What few units do to claims that rest on a family: of the rows that decide, or the rest."
-    alpha = round(1 - study.rules.level, 12)
+    alpha = alpha_of(study.rules.level)
     leading = study.leading
     rows = leading
     if not of_leading:

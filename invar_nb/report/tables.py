@@ -31,7 +31,7 @@ import numpy as np
 from ..arms.arm import Arm, natural_order
 from ..comparison.headline import WORST_FIRST
 from ..comparison.rows import BASELINE, CONTROL
-from ..foundations.interval import confidence_text
+from ..foundations.interval import alpha_of, confidence_text
 from invar_nb.report.document import (
     ArmLevel,
     Document,
@@ -707,7 +707,7 @@ def best_text(row: RowSection, p: float | None) -> str:
     "Whether a candidate may be the best, where its p says so."
     if p is None:
         return "-"
-    return "yes" if p > round(1 - row.value.level, 12) else "no"
+    return "yes" if p > alpha_of(row.value.level) else "no"
 
 
 def ranking_columns(
@@ -914,7 +914,8 @@ def brief(value: object) -> Cell:
     "A field of a table: digests by their beginning, long lists by their number."
     if isinstance(value, str):
         return re.sub(r"\b(sha256:[0-9a-f]{12})[0-9a-f]{52}", r"\1", value)
-    if isinstance(value, (list, tuple, dict)) and len(value) > 6:
+    most = 6  # that a cell holds on one line
+    if isinstance(value, (list, tuple, dict)) and len(value) > most:
         return f"{len(value)} values"
     return value
 

@@ -41,6 +41,7 @@ def spelled(value: object) -> object:
     word = value.strip() if isinstance(value, str) else ""
     if not _SPELLED.fullmatch(word):
         return value
+    # int() refuses thousands of digits, and float64 ends at 309
     is_whole = word.lstrip("+-").isdigit() and len(word) < 300
     if is_whole:
         return int(word)

@@ -156,7 +156,7 @@ class PilotText:
             plan.window_ids, plan.tokens, zeros, document_ids=plan.document_ids
         )
         units = choose_units(Pair(baseline=arm, candidate=arm), asked=self.planning.units)
-        if units.effective < FEWEST - 1e-9:
+        if units.effective < FEWEST - 1e-9:  # of equal weights the sum is rounded
             refuse(
                 "plan",
                 f"the text must have {FEWEST} effective {noun_of(units.name)}",

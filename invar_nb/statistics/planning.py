@@ -150,7 +150,7 @@ def smallest_n(
     low = high = fewest
     while not enough(high):
         low, high = high, 2 * high
-        if high > 1e12:
+        if high > 1e12:  # a trillion
             return None
     while high - low > 1:
         middle = (low + high) // 2
@@ -182,7 +182,8 @@ def n_for_power(
         return 2
     return smallest_n(
         lambda n: (
-            _claims(math.sqrt(n) / s, math.inf, delta, margin, level) >= power * (1 - 1e-12)
+            _claims(math.sqrt(n) / s, math.inf, delta, margin, level)
+            >= power * (1 - 1e-12)  # but for rounding
         )
     )
 
