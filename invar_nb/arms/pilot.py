@@ -62,6 +62,7 @@ class Supply:
     weights: np.ndarray = field(init=False)  # tokens of each unit
 
     def __post_init__(self):
+        "Compute the effective units of each beginning of the text."
         rows = np.arange(len(self.codes)) if self.order is None else self.order
         tokens = self.tokens[rows].astype(float)
         codes = self.codes[rows]

@@ -53,7 +53,7 @@ class _Rows:
     places: Sequence[str]
 
     def refuse(self, row: int, must: str, got: str, cure: str) -> NoReturn:
-        "Refuse what stands in a row."
+        "Refuse what stands in a row, and say in which."
         refuse(self.where, must, f"{got} at {self.places[row]}", cure)
 
     def one_each(self, values: object, name: str) -> list:
@@ -297,7 +297,7 @@ def _are_tallies(samples: object, correct: object) -> bool:
 
 
 def _as_integers(column: list) -> tuple[int | None, ...]:
-    "Whole numbers as integers; None stays."
+    "Whole numbers as an array of integers; None stays None."
     return tuple([None if count is None else int(count) for count in column])
 
 
@@ -549,6 +549,7 @@ class Predictions(Arm):
         return lock(self.true_index == self.predicted_index)
 
     def __post_init__(self):
+        "Check each row, and refuse an excluded label that leaves none to count."
         for name, value in _check_rows(self).items():
             object.__setattr__(self, name, value)
         super().__post_init__()

@@ -40,6 +40,7 @@ class Window:
     split: str = "final"  # "preview" or "final"
 
     def __post_init__(self):
+        "Check the positions, which must rise, the document's name and the split."
         for name in ("start", "score_from", "stop"):
             value = as_count(getattr(self, name), where="Window", name=name, minimum=0)
             object.__setattr__(self, name, value)

@@ -320,7 +320,7 @@ def reason_of(
     alone: str | None,  # as for `rationale`
     p_alone: float | None,
 ) -> str:
-    "Why this is claimed, or nothing."
+    "Why this is claimed, or why nothing is."
     if is_identical(d):
         return "it is the same on every item"
     if not d.enough:

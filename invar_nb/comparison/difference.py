@@ -78,6 +78,7 @@ class Settings:
     resample: str = "windows"  # of a bootstrap; "tokens" draws by tokens and covers too little
 
     def __post_init__(self) -> None:
+        "Refuse a method, level or draw that does not go with the others."
         as_choice(self.method, METHODS, where="compare", name="method", error=UsageError)
         _check_independent(self.units)
         level = as_fraction(self.level, where="compare", name="level", error=UsageError)
@@ -90,7 +91,7 @@ class Settings:
         self.plan(level)
 
     def _check_nothing_drawn(self) -> None:
-        "A jackknife draws nothing."
+        "Refuse replicates and a seed, since a jackknife draws nothing."
         if (self.replicates, self.seed, self.resample) == (None, None, "windows"):
             return
         is_half = (self.replicates is None) != (self.seed is None)
@@ -104,7 +105,7 @@ class Settings:
         )
 
     def plan(self, level: float) -> BootstrapPlan:
-        "The bootstrap at a level."
+        "The plan of the bootstrap for an interval at a level."
         return BootstrapPlan(
             method=self.method,
             replicates=self.replicates,
@@ -146,16 +147,18 @@ Totals = tuple[np.ndarray, np.ndarray]  # numerators and weights of each row or 
 
 def paired_totals(a: Totals, b: Totals) -> np.ndarray:  # of both arms, equal weights
     "Numerators of the difference, without what is only rounding of the losses (`round_off`)."
-    weights = a[1]
+    baseline, weights = a
+    candidate, _ = b
     has_weight = weights > 0
-    sizes = np.maximum(np.abs(a[0]), np.abs(b[0]))
-    largest = np.divide(sizes, weights, out=np.zeros_like(a[0]), where=has_weight)
+    sizes = np.maximum(np.abs(baseline), np.abs(candidate))
+    largest = np.divide(sizes, weights, out=np.zeros_like(baseline), where=has_weight)
 
     def precision() -> float:  # is slow, and asked for only where it matters
         used = weights[has_weight]
-        return max(stored_precision(sums[has_weight] / used) for sums in (a[0], b[0]))
+        both = (baseline, candidate)
+        return max(stored_precision(sums[has_weight] / used) for sums in both)
 
-    return round_off(b[0] - a[0], weights, largest, precision)
+    return round_off(candidate - baseline, weights, largest, precision)
 
 # %% ../../nbs/comparison/01_difference.ipynb #c015
 def by_unit(totals: Totals, units: Units) -> Totals:
@@ -187,8 +190,12 @@ def _fit_each_row(totals: Totals, is_serial: bool) -> Fits:
 def fit_totals(a: Totals, b: Totals, units: Units) -> Fits:
     "The jackknife over the units, and over rows, from the totals of both arms."
     is_serial = units.name == "serial"
-    if np.array_equal(a[1], b[1]):  # one ratio of paired differences is more exact than two
-        totals = (paired_totals(a, b), a[1])
+    _, weights = a
+    _, other_weights = b
+    if np.array_equal(
+        weights, other_weights
+    ):  # one ratio of differences is more exact than two
+        totals = (paired_totals(a, b), weights)
         if units.n_units == len(units.codes):
             return _fit_each_row(totals, is_serial)
         fit = serial_ratio if is_serial else jackknife_ratio
@@ -236,12 +243,14 @@ def _bootstrap(
 ) -> tuple[At, float]:
     "The interval at a level and the p of no change by the bootstrap, or a refusal."
     a, b = _bootstrap_totals(metric, totals, units, settings)
-    numerators, weights = by_unit((paired_totals(a, b), a[1]), units)
+    of_baseline, weights_of_rows = a
+    of_candidate, _ = b
+    numerators, weights = by_unit((paired_totals(a, b), weights_of_rows), units)
     has_weight = weights > 0
     delta = numerators[has_weight] / weights[has_weight]
     counts = weights[has_weight].astype(np.int64)
-    row_weights = np.tile(np.maximum(a[1], 1), 2)  # of both arms, which stand in one column
-    scale = float(np.abs(np.concatenate([a[0], b[0]]) / row_weights).max())
+    sizes = np.maximum(np.abs(of_baseline), np.abs(of_candidate))
+    scale = float((sizes / np.maximum(weights_of_rows, 1)).max())
 
     @cache
     def run(level: float) -> tuple[Interval, float]:
@@ -274,7 +283,10 @@ def _bootstrap_totals(
 
 
 def _has_equal_counts(a: Totals, b: Totals) -> bool:
-    return np.array_equal(a[1], b[1]) and not (a[1] != np.round(a[1])).any()
+    _, weights = a
+    _, other_weights = b
+    is_whole = np.array_equal(weights, np.round(weights))
+    return is_whole and np.array_equal(weights, other_weights)
 
 # %% ../../nbs/comparison/01_difference.ipynb #chg2
 def shown_unit(
@@ -290,7 +302,8 @@ def shown_unit(
 
 def has_long_unit(d: object) -> bool:
     "Whether the unit of a change is a word, which is written once in a span."
-    return len(shown_unit(d)[1]) > 2
+    _, unit = shown_unit(d)
+    return len(unit) > len(" %")
 
 
 def shown_size(value: float, d: object) -> float:
@@ -342,7 +355,8 @@ def change_text(value: float, d: object, *, sign: bool = True) -> str:
     number = change_number(value, d, sign=sign)
     if d.scale == "log" and value > FACTOR:
         return number
-    return number + shown_unit(d)[1]
+    _, unit = shown_unit(d)
+    return number + unit
 
 
 def change_axis(
@@ -747,7 +761,8 @@ def pair_totals(metric: Metric, pair: Pair) -> tuple[Totals, Totals]:
     "Totals of both arms; the baseline counts 0 of what only a pair has."
     candidate = item_totals(metric, pair.candidate)
     if metric.of_pair:
-        return (np.zeros_like(candidate[0]), candidate[1]), candidate
+        numerators, weights = candidate
+        return (np.zeros_like(numerators), weights), candidate
     return item_totals(metric, pair.baseline), candidate
 
 
@@ -776,7 +791,9 @@ def unit_influence(
         without = leave_out(metric, pair, units).without
         return np.array([without.mean() - without, np.full(without.size, 1 / without.size)])
     a, b = (by_unit(totals, units) for totals in pair_totals(metric, pair))
-    shares = (a[1] / a[1].sum() + b[1] / b[1].sum()) / 2
+    _, weights = a
+    _, other_weights = b
+    shares = (weights / weights.sum() + other_weights / other_weights.sum()) / 2
     return np.array([_moves(*b) - _moves(*a), shares])
 
 
@@ -813,7 +830,9 @@ def value_ends(
 
     def ends(level: float) -> tuple[float, float]:
         a, b = ([in_unit(metric, end) for end in fit.interval(level)] for fit in fits)
-        return b[0] - a[1], b[1] - a[0]
+        low, high = a
+        other_low, other_high = b
+        return other_low - high, other_high - low
 
     return ends
 
@@ -895,7 +914,12 @@ def _exact_inference(metric: Metric, pair: Pair, level: float) -> Inference:
     def exact(level: float) -> tuple[Interval, POf]:
         return exact_interval(metric, pair.baseline, pair.candidate, level)
 
-    return Inference(lambda level: exact(level)[0], exact(level)[1])
+    def at(level: float) -> Interval:
+        interval, _ = exact(level)
+        return interval
+
+    _, p_of = exact(level)
+    return Inference(at, p_of)
 
 
 def unit_name(pair: Pair, units: Units, unit: int) -> str:

@@ -60,7 +60,7 @@ Adjust = Callable[[dict[int, float]], dict[int, float]]  # p of rows, by place -
 
 
 def judge_alone(rows: Sequence[Row]) -> list[Row]:
-    "Each by its own interval."
+    "Judge each row by its own interval."
     return [replace(row, claim=claim_alone(row.value, row.margin)) for row in rows]
 
 
@@ -154,7 +154,10 @@ def family_of(rows: Sequence[Row], signs: Sequence[int] | None = None) -> Family
     """
     if signs is None:
         signs = [1 for _ in rows]
-    moves = [sign * row.value.influence()[0] for sign, row in zip(signs, rows, strict=True)]
+    moves = []
+    for sign, row in zip(signs, rows, strict=True):
+        moves_of_units, _ = row.value.influence()
+        moves.append(sign * moves_of_units)
     if len({len(move) for move in moves}) > 1:  # copies are not found in all: a bound holds
         return family_by_bound(len(rows))
     if rows[0].value.units == "serial":  # neighbours are correlated, their slow waves are not

@@ -30,7 +30,7 @@ class BlindSpot:
 
     @property
     def sentence(self) -> str:
-        "Both numbers in a sentence."
+        "The share that no unit may show and the loss that it can hide, in a sentence."
         return f"{self.clause[0].upper()}{self.clause[1:]}."
 
 
@@ -286,7 +286,7 @@ def hidden_losses(d: Difference, margin: float) -> HiddenLosses:
     if not is_far.any():
         return HiddenLosses([], 0)
     n_far = int(np.flatnonzero(is_far)[-1]) + 1  # all before the last one are larger still
-    weights = d.influence()[1]
+    _, weights = d.influence()
     has_weight = weights > 0.1 / weights.size  # a tenth of the mean: no scrap of text
     is_lost = (losses > 0) & has_weight
     units = [unit for unit in order[:n_far].tolist() if is_lost[unit]]

@@ -54,6 +54,7 @@ class LooksDesign:
     seed: int = 0  # of the order
 
     def __post_init__(self) -> None:
+        "Take the spending that goes with the target, and check each field."
         where = "LooksDesign"
         if self.spending is None:
             by_target = "pocock" if self.target == "text" else "rho2"
@@ -118,7 +119,7 @@ def effective_documents(
     "Documents of equal weight that say as much as those of an arm; 0 where none are known."
     if not arm.document_ids:
         return 0.0
-    codes = unit_codes(arm.document_ids)[0]
+    codes, _ = unit_codes(arm.document_ids)
     return float(units_eff_upto(arm.tokens, codes)[-1])
 
 
@@ -210,7 +211,8 @@ def order_units(
     units = "windows" if design.target == "text" else "documents"
     if units == "documents":
         check_documents(arm)
-        unit_of = unit_codes(arm.document_ids)[0][order]
+        codes, _ = unit_codes(arm.document_ids)
+        unit_of = codes[order]
     return LooksOrder(
         design=design,
         units=units,
@@ -512,7 +514,7 @@ def _units_of_looks(pair: Pair, units: Units, order: LooksOrder) -> Units:
     if order.is_of_this_text:
         because += ", are a sample of this text whatever neighbours have in common"
     names = pair.ids if order.is_of_this_text else pair.clusters
-    codes = unit_codes(names)[0]
+    codes, _ = unit_codes(names)
     return replace(units, codes=codes, because=f"{because}.")
 
 

@@ -130,7 +130,7 @@ class Forest:
         return first
 
     def _draw(self, ax: Any) -> Any:
-        "One panel."
+        "Draw one panel of the forest."
         reach = reach_of(self.bars, self.margin) if self.zero else math.inf
         bars = [Bar(*bar) for bar in self.bars]
         ax = as_axes(ax, (6.4, 0.9 + 0.4 * len(bars)))
@@ -163,7 +163,7 @@ class Framed:
     "Rows that pandas, polars, duckdb and pyarrow read as a table."
 
     def _records(self) -> list[dict]:
-        "What each row holds, by column."
+        "A record for each row of the forest, column -> value."
         return [self.to_dict()]
 
     def to_frame(self) -> Any:
@@ -196,7 +196,7 @@ class Shown(Framed):
     hint = ""  # last line of what is printed
 
     def summary(self) -> str:
-        "What `print` shows, without the hint."
+        "What `print` shows, without its last line, a hint."
         return self._line()
 
     def _line(self) -> str:
@@ -249,7 +249,7 @@ class Shown(Framed):
 
 # %% ../../nbs/foundations/05_interval.ipynb #fin1
 def _finite(value: object, where: str, name: str) -> float:
-    "A finite float64, or a refusal."
+    "A number as a finite float; any other is refused."
     if type(value) is float and abs(value) < math.inf:
         return value  # the usual case, fast
     if is_number(value) and abs(value) <= sys.float_info.max:
@@ -296,6 +296,7 @@ class Interval(Shown):
     alarm: str | None = None  # what its promise may not hold against, such as "slow_waves"
 
     def __post_init__(self):
+        "Refuse ends that are not finite or in the wrong order, and levels that are none."
         where = "Interval"
         low = _finite(self.low, where, "low")
         high = _finite(self.high, where, "high")

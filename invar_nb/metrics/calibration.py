@@ -168,7 +168,7 @@ class SquareFit:
 
 
 def _root(x: float) -> float:
-    "The root; 0 below 0."
+    "The calibration error of a squared error; 0 where chance took the square below 0."
     return float(np.sqrt(max(x, 0.0)))
 
 
@@ -332,7 +332,7 @@ def _fit(
 
 
 def _arm_interval(edges: np.ndarray | None, arm: Predictions, level: float) -> Interval:
-    "The interval of one model."
+    "The interval of the calibration error of one model."
     units = _units(arm.clusters, len(arm.correct))
     return _fit(edges, arm, *units).interval(level).map(_root)
 
@@ -350,7 +350,7 @@ def _change(
 
 
 def _detail(arm: Predictions, level: float) -> Detail:
-    "What the number is."
+    "What a report says of the number: how it is estimated and what it can bear."
     return Detail(
         brief="own bins, shared in compare",
         notes=(

@@ -400,7 +400,7 @@ def _ends_text(interval: Interval | None) -> str | None:
 
 
 def _number_or_none(x: float) -> float | None:
-    "None for NaN."
+    "A number; None for NaN, which JSON lacks."
     if x != x:
         return None
     return float(x)

@@ -91,6 +91,7 @@ class Documents:
     part_read: PartRead | None = None  # None: all of the files
 
     def __post_init__(self):
+        "Refuse no text, empty ones, and columns of other lengths."
         if not self.texts:
             refuse("Documents", "there must be at least one text", "none", "Give a text")
         self._check_lengths()
@@ -463,7 +464,7 @@ class _Reading(NamedTuple):
     has_characters: np.ndarray  # False of what a tokenizer adds, such as a blank in front
 
     def take(self, is_taken: np.ndarray) -> "_Reading":
-        "Some of the tokens."
+        "The text with only these of its tokens."
         return _Reading(*(column[is_taken] for column in self))
 
     def near(self, character: int, distance: int) -> "_Reading":

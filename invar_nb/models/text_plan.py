@@ -263,6 +263,7 @@ class Cut:
     prefix_token: int | None = None  # before each text; lm-eval: default BOS or EOS
 
     def __post_init__(self):
+        "Check each choice; another tool's windowing leaves some to that tool."
         where = "plan_text"
         as_choice(self.bos, BOS_POLICIES, where=where, name="bos")
         as_choice(self.first_window, FIRST_WINDOWS, where=where, name="first_window")
@@ -573,7 +574,7 @@ def _language_facts(
 
 
 def _document_ids(texts: Documents) -> tuple[str, ...]:
-    "The document of each text."
+    "The name of the document that each text belongs to; a text alone is its own."
     return texts.documents or texts.text_ids
 
 # %% ../../nbs/models/01_text_plan.ipynb #pw15

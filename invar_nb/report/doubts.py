@@ -562,7 +562,7 @@ def tier_warnings(study: Study, measured: Measured) -> list[str]:
 
 
 def expired_warnings(study: Study) -> Iterator[str]:
-    "Accepted losses whose day has passed."
+    "A warning for each accepted loss whose last day has passed."
     for accepted in study.rules.accepted:
         if accepted.expired:
             yield (

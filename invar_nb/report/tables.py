@@ -590,7 +590,7 @@ def matrix_columns(document: Document, names: Sequence[str]) -> Iterator[list[st
             if row.key.part == ranking.part
         }
         last = [*row_of.values()][-1]
-        level = shown_levels(last.value)[0]
+        level, _ = shown_levels(last.value)
         cells = [matrix_cell(row_of.get(name)) for name in names]
         yield [titled(ranking.part, last), level, *cells]
 
@@ -677,7 +677,7 @@ class Group:
 
     @property
     def table(self) -> Table:
-        "The first of them."
+        "The table of the rows that are shown, the first ones."
         return changes_table(self.rows[: self.n_places], with_n=self.title == "Slices")
 
     @property
@@ -688,7 +688,7 @@ class Group:
 
     @property
     def n_hidden(self) -> int:
-        "How many are not shown."
+        "How many rows are not shown."
         return max(len(self.rows) - self.n_places, 0)
 
 
@@ -1047,7 +1047,7 @@ class ChangedAnswers:
 
     @property
     def sentence(self) -> str:
-        "How many of how many."
+        "How many examples became wrong and right, of how many."
         text = f"{self.n_wrong} became wrong and {self.n_right} became right of {self.n}."
         if max(self.n_wrong, self.n_right) > self.n_listed:
             text += f" The first {self.n_listed} of each are listed."

@@ -82,6 +82,7 @@ class MetricSpec:
     significance_threshold: float = 0.05  # alpha
 
     def __post_init__(self):
+        "Refuse names, thresholds and words that are none."
         where = "MetricSpec"
         m = self.improvement_threshold
         name = self.name if isinstance(self.name, str) else ""
@@ -534,7 +535,7 @@ def _is_below_threshold(c: RunsComparison) -> bool:
 
 
 def _reason(c: RunsComparison) -> str:
-    "The reason for the claim."
+    "Why this is claimed of the runs: the test, and the threshold where there is one."
     d = c.difference
     claim = c.judgement.claim
     test = _test(c)
@@ -639,7 +640,7 @@ def _rationale(c: RunsComparison) -> str:
 
 
 def _rests_on(c: RunsComparison) -> str:
-    "The reasons as one text."
+    "The reasons for the claim, joined to one text."
     return "; ".join(_reasons(c))
 
 # %% ../../nbs/runs/01_evaluator.ipynb #vd01
@@ -877,6 +878,7 @@ class RunsArm:
     clusters = labels = None
 
     def __post_init__(self):
+        "Read rows of a file as runs."
         vars(self).update(runs=as_runs(self.runs, "runs"))
 
     def __len__(self) -> int:
@@ -969,7 +971,7 @@ def judge_candidates(
 
 
 def _adjusted_p_values(comparisons: Iterable[RunsComparison]) -> np.ndarray:
-    "Of those that were tested."
+    "The adjusted p-values of the comparisons that were tested."
     return np.array([c.adjusted_p_value for c in comparisons if c.p_value is not None])
 
 # %% ../../nbs/runs/01_evaluator.ipynb #lev2

@@ -260,9 +260,8 @@ def plan_files(
     "The plan from two files, from one and its correlation, or from a standard deviation."
     if planning.sd is not None:
         kind = as_metric(planning.metric or "perplexity", "plan").kind
-        return plan_comparison(
-            planning.sd, goal=find_goal(planning, job, kind)[0], gate=planning.gate
-        )
+        goal, _ = find_goal(planning, job, kind)
+        return plan_comparison(planning.sd, goal=goal, gate=planning.gate)
     if len(arguments) == 1:
         check_perplexity(planning)
     arms = _arms_of(arguments, kinds, planning, job)
@@ -270,8 +269,9 @@ def plan_files(
     goal, rules = find_goal(planning, job, kind, arms)
     pilot, *others = arms.values()
     if kind == "runs":
+        spec, *_ = specs_of(rules)
         pilot = compare_runs(
-            specs_of(rules)[0],
+            spec,
             baseline_runs=pilot.runs,
             candidate_runs=others[0].runs,
             intersect=rules.intersect,

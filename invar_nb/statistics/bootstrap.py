@@ -34,6 +34,7 @@ class BootstrapPlan:
     resample: str = "windows"  # one of RESAMPLES
 
     def __post_init__(self):
+        "Refuse unknown methods, and replicates without a seed."
         where = "BootstrapPlan"
         culprit = f"replicates={self.replicates}, seed={self.seed}"
         as_choice(self.method, METHODS, where=where, name="method")
@@ -413,7 +414,7 @@ class _Cut:
 
 
 def _percentile_cut(level: float, below_zero: float) -> _Cut:
-    "Equal shares beyond both ends."
+    "The percentile interval, which has equal shares of the draws beyond both ends."
     tail = (1 - level) / 2
     return _Cut((tail, 1 - tail), 2 * min(below_zero, 1 - below_zero))
 

@@ -280,6 +280,7 @@ class Goal:
     assurance: float = 0.8  # share of pilots after which the promise holds
 
     def __post_init__(self):
+        "Refuse a goal that no run could reach, or that says nothing."
         where = "plan_comparison"
         for name in ("power", "level", "assurance"):
             as_fraction(getattr(self, name), where=where, name=name, error=UsageError)

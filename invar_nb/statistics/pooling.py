@@ -96,7 +96,7 @@ def pool_fixed(
 def _disagreement(
     tau2: float, estimates: np.ndarray, errors: np.ndarray
 ) -> tuple[float, float, np.ndarray]:
-    "(Q(tau^2), mean, weights)."
+    "(Q, mean, weights) at a variance tau^2 between texts: how far texts disagree beyond it."
     w = 1 / (errors**2 + tau2)
     mean = float(w @ estimates / w.sum())
     return float(w @ (estimates - mean) ** 2), mean, w
