@@ -1015,6 +1015,21 @@ def test_no_process_thread_or_descriptor_is_kept(tmp_path, monkeypatch):
     assert Counter(r.terminal for r in results) == {"ok": 3, "crash": 3} and held() == before
 
 
+def test_a_run_in_a_folder_of_its_own_makes_no_other(tmp_path, monkeypatch):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(runner.tempfile, "tempdir", str(scratch))
+    made = []
+    directory = runner.tempfile.TemporaryDirectory
+    monkeypatch.setattr(
+        runner.tempfile,
+        "TemporaryDirectory",
+        lambda **options: made.append(options) or directory(**options),
+    )
+    assert guarded_run(spec(folder=str(tmp_path))).terminal == "ok" and not made
+    assert guarded_run(spec()).terminal == "ok" and len(made) == 1
+
+
 @linux
 def test_memory_is_neither_ours_nor_that_of_reserved_addresses():
     ballast = b"x" * (200 * 2**20)  # our own size is not the run's

@@ -37,7 +37,7 @@ from ..foundations.store import as_shape, canonical_json, digest
 # %% ../../nbs/arms/00_arm.ipynb #c007
 def natural_order(name: str | None) -> tuple:
     "A key that sorts short whole numbers by value, before other text; a missing one last."
-    # int() refuses thousands of digits: a longer number is sorted as text
+    # int() refuses thousands of digits: from 20 on, which no counter has, it sorts as text
     is_number = name is not None and name.isascii() and name.removeprefix("-").isdigit()
     number = int(name) if is_number and len(name) < 20 else 0
     return name is None, not is_number, number, name or ""
@@ -301,7 +301,7 @@ class Provenance(msgspec.Struct, frozen=True):
 
 # %% ../../nbs/arms/00_arm.ipynb #k0000018
 def as_text(value: object, where: str, name: str, n: int | None = None) -> str:
-    "A string, or a refusal."
+    "A string as it is; anything else is refused."
     if isinstance(value, str):
         return str.__str__(value)
     refuse(where, f"{name} must be a string", shown(value), f'Pass {name}="" if there is none')
@@ -363,7 +363,7 @@ def _names_of_scores(value: object, where: str, name: str, n: int) -> tuple[str,
 
 
 def one_of(*options: str) -> Callable:
-    "A check of a word."
+    "The check of a word that must be one of these."
     return lambda value, where, name, n: as_choice(value, options, where=where, name=name)
 
 # %% ../../nbs/arms/00_arm.ipynb #ofeach01
@@ -415,6 +415,7 @@ class Arm:
     clusters, slices = None, {}
 
     def __post_init__(self):
+        "Check and convert each column, then sort the rows if they have an order of ids."
         where = getattr(self, "where", type(self).__name__)
         refuse_misaligned(where, columns_given(self))
         n = None  # known after the first check
@@ -509,6 +510,7 @@ class Scores(Arm):
     )
 
     def __post_init__(self):
+        "Refuse names in `lower` that are no scores of others."
         super().__post_init__()
         for name in self.lower:
             if name not in self.others:
@@ -522,7 +524,7 @@ class Scores(Arm):
 
 # %% ../../nbs/arms/00_arm.ipynb #k0000014
 def text_of_each(values: object, where: str, name: str, n: int) -> tuple[str, ...]:
-    "A text for each sentence."
+    "A check that there is a text for each sentence."
     texts = _one_for_each(values, where, name, n)
     _refuse_no_text(texts, [(text,) for text in texts], where, name)
     return texts
@@ -601,6 +603,7 @@ class Translations(Arm):
     )
 
     def __post_init__(self):
+        "Without a digest that was given, take that of ids and references."
         super().__post_init__()
         if self.data_id:
             return

@@ -62,6 +62,7 @@ class Supply:
     weights: np.ndarray = field(init=False)  # tokens of each unit
 
     def __post_init__(self):
+        "Compute the effective units of each beginning of the text."
         rows = np.arange(len(self.codes)) if self.order is None else self.order
         tokens = self.tokens[rows].astype(float)
         codes = self.codes[rows]
@@ -83,8 +84,10 @@ class Supply:
     def size(self, n: float) -> dict[str, int]:
         "Windows, tokens, documents of n effective units; beyond the end in proportion."
         end = len(self.tokens)
-        if n < self.units * (1 - 1e-9):
-            end = int(self.ends[np.argmax(self.effective >= n * (1 - 1e-12))])
+        is_within = n < self.units * (1 - 1e-9)  # but for rounding
+        if is_within:
+            has_enough = self.effective >= n * (1 - 1e-12)
+            end = int(self.ends[np.argmax(has_enough)])
         rows = self.rows[:end]
         counts = {"windows": end, "tokens": self.tokens[rows].sum()}
         if self.order is not None:

@@ -53,7 +53,7 @@ class _Rows:
     places: Sequence[str]
 
     def refuse(self, row: int, must: str, got: str, cure: str) -> NoReturn:
-        "Refuse what stands in a row."
+        "Refuse what stands in a row, and say in which."
         refuse(self.where, must, f"{got} at {self.places[row]}", cure)
 
     def one_each(self, values: object, name: str) -> list:
@@ -127,7 +127,10 @@ def _folded(label: str) -> str:
     "A label without case, blanks, and ways to write an accent or a number."
     text = "".join(unicodedata.normalize("NFC", label).casefold().split())
     text = unicodedata.normalize("NFC", text)
-    return repr(float(text)) if len(text) <= 15 and _DECIMAL.fullmatch(text) else text
+    is_exact = len(text) <= 15  # so many digits stay different as floats
+    if is_exact and _DECIMAL.fullmatch(text):
+        return repr(float(text))
+    return text
 
 
 def refuse_twins(labels: Iterable[str], where: str) -> None:
@@ -215,7 +218,7 @@ def _check_sums(rows: _Rows, p: np.ndarray) -> None:
     "Refuse the first row that does not add up to 1."
     n_rows, n_labels = p.shape
     distance = np.abs(p.sum(axis=1) - 1)
-    # six digits: each probability is off by half a millionth at most
+    # six digits: each probability is off by half a millionth at most, and the sum is rounded
     bad_rows = np.flatnonzero(distance > 0.5e-6 * n_labels + 1e-12)
     if not bad_rows.size:
         return
@@ -267,7 +270,8 @@ def _largest_labels(p: np.ndarray, labels: Sequence[str]) -> tuple[str, ...]:
 
 def _check_confidence(rows: _Rows, confidence: np.ndarray, implied: np.ndarray) -> None:
     "Refuse the first confidence that is not the probability of the prediction."
-    bad_rows = np.flatnonzero(np.abs(confidence - implied) > 1e-6)
+    six_digits = 1e-6
+    bad_rows = np.flatnonzero(np.abs(confidence - implied) > six_digits)
     if bad_rows.size:
         row = int(bad_rows[0])
         rows.refuse(
@@ -293,7 +297,7 @@ def _are_tallies(samples: object, correct: object) -> bool:
 
 
 def _as_integers(column: list) -> tuple[int | None, ...]:
-    "Whole numbers as integers; None stays."
+    "Whole numbers as an array of integers; None stays None."
     return tuple([None if count is None else int(count) for count in column])
 
 
@@ -545,6 +549,7 @@ class Predictions(Arm):
         return lock(self.true_index == self.predicted_index)
 
     def __post_init__(self):
+        "Check each row, and refuse an excluded label that leaves none to count."
         for name, value in _check_rows(self).items():
             object.__setattr__(self, name, value)
         super().__post_init__()

@@ -40,6 +40,7 @@ class Window:
     split: str = "final"  # "preview" or "final"
 
     def __post_init__(self):
+        "Check the positions, which must rise, the document's name and the split."
         for name in ("start", "score_from", "stop"):
             value = as_count(getattr(self, name), where="Window", name=name, minimum=0)
             object.__setattr__(self, name, value)
@@ -169,7 +170,7 @@ def scored_ranges(
     if len(ends) != 2 * len(ids) or not compute.all(compute.ascii_is_decimal(ends)).as_py():
         return None
     if np.from_dlpack(compute.binary_length(ends)).max() >= 16:
-        return None
+        return None  # int64 holds 18 digits
     start, stop = np.from_dlpack(ends.cast("int64")).reshape(-1, 2).T
     if (start >= stop).any():
         return None

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from scipy.special import stdtrit
 
 from .difference import Difference
-from ..foundations.interval import Shown
+from ..foundations.interval import Shown, alpha_of
 from ..foundations.refuse import UsageError, refuse, shown
 from ..metrics.metric import Metric, is_margin
 from ..statistics.planning import n_for_power
@@ -71,7 +71,7 @@ def is_identical(d: Difference) -> bool:
 
 def is_shown(p_value: float | None, level: float) -> bool:
     "Whether a p-value rejects at a level of confidence; without the last digits of 1 - level."
-    return p_value is not None and p_value <= round(1 - level, 12)
+    return p_value is not None and p_value <= alpha_of(level)
 
 
 def claim_alone(d: Difference, margin: float) -> str:

@@ -27,7 +27,13 @@ from invar_nb.comparison.few_units import (
     over_what_decides,
     units_that_decide,
 )
-from .units import FEWEST, counted, noun_of, short_noun
+from invar_nb.comparison.units import (
+    FEWEST,
+    FEWEST_FREE,
+    counted,
+    noun_of,
+    short_noun,
+)
 from ..foundations.interval import confidence_text
 
 # %% ../../nbs/comparison/04_claim_words.ipynb #c003
@@ -159,7 +165,7 @@ def why_no_claim(d: Difference, margin: float) -> str:
         return f"{few_text(d, margin)}; {_too_few(d)}" if is_by_few else _too_few(d)
     if is_by_few:
         return few_text(d, margin)
-    if d.fallback is None and d.nu < 4:
+    if d.fallback is None and d.nu < FEWEST_FREE:
         return f"a few {short_noun(d.units)} dominate the spread, so no claim is made"
     cure = "add documents" if d.documents > 1 else "compare over its documents"
     return f"the text has topics longer than its interval can see, so no claim is made; {cure}"
@@ -314,7 +320,7 @@ def reason_of(
     alone: str | None,  # as for `rationale`
     p_alone: float | None,
 ) -> str:
-    "Why this is claimed, or nothing."
+    "Why this is claimed, or why nothing is."
     if is_identical(d):
         return "it is the same on every item"
     if not d.enough:

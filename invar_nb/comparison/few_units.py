@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .difference import Difference, loss_of, shown_unit
-from .units import FEWEST, short_noun
+from .units import FEWEST, FEWEST_FREE, short_noun
 from ..statistics.jackknife import Jackknife, jackknife_ratio
 
 # %% ../../nbs/comparison/03_few_units.ipynb #fra2
@@ -30,7 +30,7 @@ class BlindSpot:
 
     @property
     def sentence(self) -> str:
-        "Both numbers in a sentence."
+        "The share that no unit may show and the loss that it can hide, in a sentence."
         return f"{self.clause[0].upper()}{self.clause[1:]}."
 
 
@@ -77,7 +77,7 @@ def loss_text(loss: float, d: Difference) -> str:
         return f"{rounded_down(scale * loss)}{unit}"
     if d.better == "higher":
         return f"{rounded_down(-100 * math.expm1(-loss))} %"
-    if loss < math.log(10):
+    if loss < math.log(10):  # from ten times on a factor reads better
         return f"{rounded_down(100 * math.expm1(loss))} %"
     return f"a factor of {rounded_down(math.exp(min(loss, math.log(1e4))))}"
 
@@ -116,8 +116,9 @@ def counted_alike(d: Difference) -> CountedAlike:
         return CountedAlike(0.0, None)
     moves, weights = d.influence()
     largest = float(weights.max())
-    has_equal_weights = d.n_units < 3 or not weights.all() or np.ptp(weights) < 1e-12
-    if has_equal_weights or (largest <= HEAVY and farthest_unit(d).deviations <= FAR):
+    has_equal_weights = np.ptp(weights) < 1e-12  # shares of 1, rounded
+    cannot_differ = d.n_units < 3 or not weights.all() or has_equal_weights
+    if cannot_differ or (largest <= HEAVY and farthest_unit(d).deviations <= FAR):
         return CountedAlike(largest, None)
     changes = moves / weights + d.delta
     return CountedAlike(largest, jackknife_ratio(changes, np.ones(changes.size)))
@@ -216,7 +217,7 @@ def over_what_decides(d: Difference, margin: float) -> Difference | None:
     "The change over windows, or over the few documents, of which a few alone make the loss."
     if not is_measured_loss(d, margin):
         return None
-    if d.units_eff >= FEWEST and d.nu < 4:
+    if d.units_eff >= FEWEST and d.nu < FEWEST_FREE:
         return d
     units = ruined_units(d, margin)
     if len(units) == 1:
@@ -285,7 +286,7 @@ def hidden_losses(d: Difference, margin: float) -> HiddenLosses:
     if not is_far.any():
         return HiddenLosses([], 0)
     n_far = int(np.flatnonzero(is_far)[-1]) + 1  # all before the last one are larger still
-    weights = d.influence()[1]
+    _, weights = d.influence()
     has_weight = weights > 0.1 / weights.size  # a tenth of the mean: no scrap of text
     is_lost = (losses > 0) & has_weight
     units = [unit for unit in order[:n_far].tolist() if is_lost[unit]]

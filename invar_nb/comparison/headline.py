@@ -160,7 +160,8 @@ def good_candidates(rows: Sequence[Row], n_parts: int) -> list[str]:
 def _choice_sentence(study: object, words: StudyWords) -> str:
     "` Smallest that is not worse on both texts: int4.`"
     candidates = good_candidates(study.leading, len(words.parts))
-    smallest = smallest_of(candidates, sizes_of(study)[1])
+    _, sizes = sizes_of(study)
+    smallest = smallest_of(candidates, sizes)
     first = "Smallest that is not" if smallest else "Not"
     every = "both" if len(words.parts) == 2 else "all"
     names = ", ".join(smallest or candidates) or "none"

@@ -138,11 +138,11 @@ def _error_over_windows(sums: Mapping[str, float], estimate: float, n: int) -> f
 
 
 def totals_difference(
-    totals: UnitTotals,  # of `sum_pair`; a part that is missing is refused
+    totals: UnitTotals,  # of `sum_pair`; a gap between its parts is refused
     metric: str | Metric | None = None,  # None: the one that was summed
     level: float = 0.95,
     *,
-    windows: int | None = None,  # how many there must be in all parts together
+    windows: int | None = None,  # in all parts together; None: the last may be missing
 ) -> Difference:
     "What `measure` says of all the windows that were counted."
     where = "UnitTotals.difference"
@@ -151,16 +151,20 @@ def totals_difference(
     _check_windows(n, windows, where)
     sums = {name: float(values.sum()) for name, values in totals.columns.items()}
     fit = fit_totals(totals, "delta", "weight")
-    rows = replace(fit, standard_error=_error_over_windows(sums, fit.estimate, n))
+    if_independent = replace(  # for the number of effective windows
+        fit, standard_error=_error_over_windows(sums, fit.estimate, n)
+    )
     baseline = sums["baseline"] / sums["weight"]
+    deltas = totals.columns["delta"]
+    weights = totals.columns["weight"]
     return conclude(
         metric,
-        [baseline, baseline + fit.estimate],
-        (fit, rows),
-        n,
-        totals.kind,
-        level,
-        positive_interval(metric, totals.columns["delta"], totals.columns["weight"], fit),
+        values=[baseline, baseline + fit.estimate],
+        fits=(fit, if_independent),
+        n=n,
+        units=totals.kind,
+        level=level,
+        interval=positive_interval(metric, deltas, weights, fit),  # None for other metrics
         influence=partial(totals_influence, totals),
     )
 

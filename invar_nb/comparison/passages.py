@@ -223,7 +223,7 @@ class Changes:
     def _passage(
         self, i: int, k: int, sign: float, law: UpperLaw | None, bounds: np.ndarray | None
     ) -> Passage:
-        "The k-th in its direction."
+        "The passage of window i, the k-th largest in the direction of the sign."
         weight, delta = float(self.weights[i]), float(self.delta[i])
         passage = Passage(
             id=self.ids[i],

@@ -84,6 +84,7 @@ class Accepted:
     expired: bool | None = None  # it is not in force; None: whether the last day has passed
 
     def __post_init__(self) -> None:
+        "Read the day and the size as they may be typed, and check each field."
         day = _as_day(self.expires)
         object.__setattr__(self, "expires", day.isoformat())
         if self.expired is None:
@@ -162,7 +163,7 @@ def as_accepted(loss: Accepted | Mapping) -> Accepted:
 
 
 def _as_accepted_losses(losses: object) -> tuple[Accepted, ...]:
-    "The accepted losses of a list."
+    "A list of accepted losses or tables as a tuple of losses; anything else is refused."
     if not isinstance(losses, (list, tuple)):
         _refuse("accepted must be a list", losses, "Write accepted=[Accepted(...)]")
     return tuple(map(as_accepted, losses))
@@ -239,6 +240,7 @@ class Rules(Settings):
     )
 
     def __post_init__(self) -> None:
+        "Check each rule and convert it to its plain form."
         super().__post_init__()
         for name in ("metrics", "by", "deciding"):
             object.__setattr__(self, name, _as_names(name, getattr(self, name)))
@@ -514,7 +516,8 @@ def is_shifted(pair: Pair) -> bool:
     changes = window_changes(pair)
     if np.ptp(changes) != 0 or len(changes) == 1:
         return False
-    return abs(float(changes[0])) > 10 * step_of(pair.baseline.log_loss)
+    most_of_storage = 10 * step_of(pair.baseline.log_loss)
+    return abs(float(changes[0])) > most_of_storage
 
 
 def why_degenerate(

@@ -219,7 +219,7 @@ def share_documents(first: Pair, second: Pair) -> list[str]:
     common = sizes.keys() & other_sizes.keys()
     same_size = sorted(name for name in common if sizes[name] == other_sizes[name])
     has_many_sizes = len({sizes[name] for name in same_size}) >= 3  # not by chance
-    are_most = 2 * len(same_size) > len(common)
+    are_most = len(same_size) > len(common) / 2
     return same_size if has_many_sizes and are_most else []
 
 

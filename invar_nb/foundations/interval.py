@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['WORSE', 'BETTER', 'Fallback', 'Bar', 'reach_of', 'as_axes', 'Forest', 'aligned', 'Framed', 'Shown', 'ends_text',
-           'confidence_text', 'Interval']
+           'alpha_of', 'confidence_text', 'Interval']
 
 # %% ../../nbs/foundations/05_interval.ipynb #c052
 import math
@@ -130,7 +130,7 @@ class Forest:
         return first
 
     def _draw(self, ax: Any) -> Any:
-        "One panel."
+        "Draw one panel of the forest."
         reach = reach_of(self.bars, self.margin) if self.zero else math.inf
         bars = [Bar(*bar) for bar in self.bars]
         ax = as_axes(ax, (6.4, 0.9 + 0.4 * len(bars)))
@@ -163,7 +163,7 @@ class Framed:
     "Rows that pandas, polars, duckdb and pyarrow read as a table."
 
     def _records(self) -> list[dict]:
-        "What each row holds, by column."
+        "A record for each row of the forest, column -> value."
         return [self.to_dict()]
 
     def to_frame(self) -> Any:
@@ -196,7 +196,7 @@ class Shown(Framed):
     hint = ""  # last line of what is printed
 
     def summary(self) -> str:
-        "What `print` shows, without the hint."
+        "What `print` shows, without its last line, a hint."
         return self._line()
 
     def _line(self) -> str:
@@ -249,7 +249,7 @@ class Shown(Framed):
 
 # %% ../../nbs/foundations/05_interval.ipynb #fin1
 def _finite(value: object, where: str, name: str) -> float:
-    "A finite float64, or a refusal."
+    "A number as a finite float; any other is refused."
     if type(value) is float and abs(value) < math.inf:
         return value  # the usual case, fast
     if is_number(value) and abs(value) <= sys.float_info.max:
@@ -266,13 +266,18 @@ def ends_text(low: float, high: float) -> str:
     return f"[{low:.{digits}g}, {high:.{digits}g}]"
 
 # %% ../../nbs/foundations/05_interval.ipynb #cfd2
+def alpha_of(level: float) -> float:
+    "1 - level without the last digits that subtraction leaves, 0.05 for 0.95."
+    return round(1 - level, 12)
+
+
 def confidence_text(
     level: float,  # a probability below 1
     digits: int = 6,  # at least; more where fewer would show 100
 ) -> str:
     "A level in per cent, without the sign: 95, 99.99."
     text = f"{100 * level:.{digits}g}"
-    while float(text) == 100 and digits < 17:
+    while float(text) == 100 and digits < 17:  # a float has no more
         digits += 1
         text = f"{100 * level:.{digits}g}"
     return text
@@ -291,6 +296,7 @@ class Interval(Shown):
     alarm: str | None = None  # what its promise may not hold against, such as "slow_waves"
 
     def __post_init__(self):
+        "Refuse ends that are not finite or in the wrong order, and levels that are none."
         where = "Interval"
         low = _finite(self.low, where, "low")
         high = _finite(self.high, where, "high")

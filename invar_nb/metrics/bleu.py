@@ -39,6 +39,7 @@ class BleuRecipe:
     effective_order: bool = False  # leave out orders longer than the candidate
 
     def __post_init__(self):
+        "Find the order of n-grams, by the weights where they are given, and check each field."
         as_choice(self.smoothing, SMOOTHINGS, where="bleu", name="smoothing")
         if self.weights is not None:
             weights = as_vector(self.weights, where="bleu", name="weights", minimum=0.0)
@@ -241,7 +242,7 @@ def _without(arm: Translations, codes: np.ndarray, n_units: int) -> tuple[float,
 
 
 def _detail(arm: Translations, level: float) -> Detail:
-    "Precisions, brevity penalty and lengths."
+    "What a report says of one BLEU: its precisions, brevity penalty and lengths."
     recipe = BleuRecipe(smoothing="exp")
     bleu_score = _score(_rows(arm, recipe).sum(axis=0), recipe)
     head = (

@@ -48,8 +48,9 @@ def as_forecasts(
     C = p.shape[1]
     eps = float(np.finfo(find_precision(probability) or float).eps)
     total = p.sum(axis=1)
+    rounding = max(1e-6, 4 * eps)  # of one probability: six digits, or its own precision
     refuse_first(
-        np.abs(total - 1) > C * max(1e-6, 4 * eps),
+        np.abs(total - 1) > C * rounding,
         total,
         where,
         "every row of probability must add up to 1",

@@ -70,7 +70,12 @@ def squared_error_without(
     n_units: int,
     n_bins: int,
 ) -> tuple[float, np.ndarray]:
-    "(T, T without each unit) of e = p - y in given bins (@eq-calibration-clusters)."
+    """(T, T without each unit) of e = p - y in given bins (@eq-calibration-clusters).
+
+    T is the debiased squared error: a bin adds only products of errors of two units. A unit
+    changes only the bins that it has answers in, so that T without it is T plus the changes
+    of its cells.
+    """
     cells = _in_cells(e, index, codes, n_bins)
     s, k, m = cells.s, cells.k, cells.bin
     n = np.bincount(m, weights=k, minlength=n_bins)  # n_m
@@ -163,7 +168,7 @@ class SquareFit:
 
 
 def _root(x: float) -> float:
-    "The root; 0 below 0."
+    "The calibration error of a squared error; 0 where chance took the square below 0."
     return float(np.sqrt(max(x, 0.0)))
 
 
@@ -327,7 +332,7 @@ def _fit(
 
 
 def _arm_interval(edges: np.ndarray | None, arm: Predictions, level: float) -> Interval:
-    "The interval of one model."
+    "The interval of the calibration error of one model."
     units = _units(arm.clusters, len(arm.correct))
     return _fit(edges, arm, *units).interval(level).map(_root)
 
@@ -339,13 +344,13 @@ def _change(
     codes: np.ndarray,
     n_units: int,
 ) -> Callable[[float], tuple[float, float]]:
-    "level -> ends of the change of roots."
+    "A function of the level that gives both ends of the change of the calibration error."
     fits = (_fit(edges, arm, codes, n_units) for arm in (baseline, candidate))
     return partial(root_change, *fits)
 
 
 def _detail(arm: Predictions, level: float) -> Detail:
-    "What the number is."
+    "What a report says of the number: how it is estimated and what it can bear."
     return Detail(
         brief="own bins, shared in compare",
         notes=(

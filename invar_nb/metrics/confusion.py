@@ -172,7 +172,8 @@ def _as_counts_matrix(matrix: object, where: str) -> np.ndarray:
     cells = np.asarray(matrix)
     is_square = cells.ndim == 2 and cells.shape[0] == cells.shape[1] and cells.size > 0
     is_numeric = is_square and cells.dtype.kind in "iuf"
-    if not is_numeric or not np.all((cells >= 0) & (cells < 2**53) & (cells % 1 == 0)):
+    most = 2**53  # from there on float64 skips whole numbers
+    if not is_numeric or not np.all((cells >= 0) & (cells < most) & (cells % 1 == 0)):
         refuse(
             where,
             "a confusion matrix must be square and hold whole numbers",
@@ -399,7 +400,7 @@ def _ends_text(interval: Interval | None) -> str | None:
 
 
 def _number_or_none(x: float) -> float | None:
-    "None for NaN."
+    "A number; None for NaN, which JSON lacks."
     if x != x:
         return None
     return float(x)

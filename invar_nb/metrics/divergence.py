@@ -144,7 +144,8 @@ def _check_range(arm: WindowLosses, name: str, is_share: bool) -> None:
     if is_share:
         largest = 1
         limits = "at least 0, and at most the tokens"
-    bad_rows = np.flatnonzero((means < -1e-6) | (means > largest))
+    rounding = 1e-6  # of sums that were computed in single precision
+    bad_rows = np.flatnonzero((means < -rounding) | (means > largest))
     if not bad_rows.size:
         return
     row = bad_rows[0]

@@ -41,6 +41,7 @@ class Detail:
     tables: Mapping = field(default_factory=dict)  # title -> rows of cells, the head first
 
     def __post_init__(self):
+        "Refuse fields that are not of the types that a report writes."
         are_sequences = isinstance(self.notes, (tuple, list))
         has_texts = are_sequences and all(
             isinstance(x, str) for x in (self.brief, *self.notes)
@@ -75,7 +76,7 @@ _FUNCTIONS = (
 
 
 def is_margin(value: object) -> bool:
-    "Whether it is a number of at least 0."
+    "Whether it is a number of at least 0, which twice as large is still finite."
     return is_number(value) and 0 <= value < 1e300
 
 
@@ -110,6 +111,7 @@ class Metric:
     caveat: str = ""  # why its differences are shown and never judged
 
     def __post_init__(self):
+        "Check each field, and that they go together."
         (name,) = as_names([self.name], where="Metric", name="name")
         object.__setattr__(self, "name", name)
         for key, choices in _CHOICES.items():
@@ -315,7 +317,7 @@ def in_unit(
         return float(_call(metric, "inverse", value))
     if metric.scale == "linear":
         return value
-    if value < 709:
+    if value < 709:  # exp(710) overflows
         return math.exp(value)
     refuse(
         "compare",
@@ -342,7 +344,7 @@ def value_of(metric: Metric, arm: Arm) -> float:
         numerators, weights = item_totals(metric, arm)
         value = float(numerators.sum() / weights.sum())
     else:
-        value = values_without(metric, arm, np.arange(len(arm)), len(arm))[0]
+        value, _ = values_without(metric, arm, np.arange(len(arm)), len(arm))
     return in_unit(metric, value)
 
 # %% ../../nbs/metrics/00_metric.ipynb #c020

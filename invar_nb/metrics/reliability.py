@@ -374,7 +374,7 @@ def _ece_without(
 
 
 def _bin_row(bins: ReliabilityBins, m: int) -> tuple:
-    "A bin in the table."
+    "A bin as the table of a report shows it."
     return (
         f"{bins.low[m]:.1f} to {bins.high[m]:.1f}",
         int(bins.count[m]),

@@ -348,7 +348,8 @@ def _check_vocabulary(file: Checkpoint, words: object) -> None:
         for i, word in vocabulary
         if _with_plain_blanks(tokens.get(i, "")) != _with_plain_blanks(word)
     ]
-    if not tokens or len(differing) <= len(vocabulary) / 100:
+    are_few = len(differing) <= len(vocabulary) / 100  # special tokens are fewer than that
+    if not tokens or are_few:
         return
     i, word = differing[0]
     refuse(
@@ -745,16 +746,20 @@ def _not_causal(config: object) -> str:
 
 
 def _named_elsewhere(config: object) -> Iterator[object]:
-    "Weights, code and kernels outside the folder that a config names."
+    """What a config takes from outside its folder: weights, code and kernels.
+
+    Nothing but the folder is digested, so what lies elsewhere could change unseen.
+    """
     if getattr(config, "transformers_weights", None):
         yield config.transformers_weights
     for file in _code_files(config).values():
-        if "--" in str(file):
+        if "--" in str(file):  # "org/repo--modeling.Class": code of another repository
             yield file
     for part in (config, *(getattr(config, key, None) for key in config.sub_configs)):
         if part is None:
             continue
         for key, value in vars(part).items():
+            # attn_implementation="org/kernel": compiled code from the hub; "sdpa" is built in
             if "_implementation" in key and "/" in str(value):
                 yield value
 

@@ -237,7 +237,7 @@ class KnownWindows:
 
     @property
     def count(self) -> int:
-        "Windows that are known."
+        "The number of windows that are known."
         return len(self.log_loss) - len(self.missing)
 
     @property

@@ -368,7 +368,7 @@ def _refuse_models(entries: list[Mapping]) -> NoReturn:
 
 
 def _listed_models(listing: object) -> list[Mapping]:
-    "The entries that have a name."
+    "The entries of a server's list of models that have a name."
     rows = _at(listing, "data", kind=list) or ()
     return [row for row in rows if _at(row, "id", kind=str)]
 

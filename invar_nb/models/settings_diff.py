@@ -65,7 +65,7 @@ def _is_texts(value: object) -> bool:
 
 
 def _without(fields: Mapping, names: set[str]) -> dict:
-    "The fields of other names."
+    "The fields whose names are not among these."
     return {name: value for name, value in fields.items() if name not in names}
 
 # %% ../../nbs/models/15_settings_diff.ipynb #c027

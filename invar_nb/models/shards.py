@@ -150,11 +150,12 @@ def _score(
     if shard is None:
         return len(work.scorer.batches), len(work.plan.windows)
     # A worker that was lost may hold the lock of its shard for a while: up to 150 s
-    for turn in range(300):
+    last_turn = 299
+    for turn in range(last_turn + 1):
         try:
             score_shard(work, target, shard, journal=place_journal(target, shard), **options)
         except ContractError as error:
-            if error.code != "locked" or turn == 299:
+            if error.code != "locked" or turn == last_turn:
                 raise
             time.sleep(0.5)
         else:

@@ -91,6 +91,7 @@ class Documents:
     part_read: PartRead | None = None  # None: all of the files
 
     def __post_init__(self):
+        "Refuse no text, empty ones, and columns of other lengths."
         if not self.texts:
             refuse("Documents", "there must be at least one text", "none", "Give a text")
         self._check_lengths()
@@ -463,7 +464,7 @@ class _Reading(NamedTuple):
     has_characters: np.ndarray  # False of what a tokenizer adds, such as a blank in front
 
     def take(self, is_taken: np.ndarray) -> "_Reading":
-        "Some of the tokens."
+        "The text with only these of its tokens."
         return _Reading(*(column[is_taken] for column in self))
 
     def near(self, character: int, distance: int) -> "_Reading":
@@ -532,6 +533,7 @@ def _sizes(
 def _byte_offsets(text: str) -> np.ndarray:
     "Where each character begins in the text's UTF-8, then where the text ends."
     points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
+    # UTF-8 takes a second, third and fourth byte from these code points on
     widths = 1 + (points >= 0x80) + (points >= 0x800) + (points >= 0x10000)
     return np.concatenate([[0], np.cumsum(widths, dtype=np.int64)])
 

@@ -263,6 +263,7 @@ class Cut:
     prefix_token: int | None = None  # before each text; lm-eval: default BOS or EOS
 
     def __post_init__(self):
+        "Check each choice; another tool's windowing leaves some to that tool."
         where = "plan_text"
         as_choice(self.bos, BOS_POLICIES, where=where, name="bos")
         as_choice(self.first_window, FIRST_WINDOWS, where=where, name="first_window")
@@ -450,11 +451,11 @@ def _plan_windows(
 def _choose(
     budget: Budget,
     planned: list[Window],
-    owners: Mapping[str, str],  # text -> document
+    document_of_text: Mapping[str, str],  # by ids
 ) -> list[Window]:
     "The windows that a budget takes, in the order of the text."
     window_ids = [window.window_id for window in planned]
-    document_ids = [owners[window.document_id] for window in planned]
+    document_ids = [document_of_text[window.document_id] for window in planned]
     return [planned[i] for i in choose_windows(budget, window_ids, document_ids)]
 
 
@@ -573,7 +574,7 @@ def _language_facts(
 
 
 def _document_ids(texts: Documents) -> tuple[str, ...]:
-    "The document of each text."
+    "The name of the document that each text belongs to; a text alone is its own."
     return texts.documents or texts.text_ids
 
 # %% ../../nbs/models/01_text_plan.ipynb #pw15
@@ -653,18 +654,23 @@ def _plan_of(
     budget: Budget | None,  # None: all windows
 ) -> TextPlan:
     "The plan of those windows that the budget takes."
-    owners = dict(zip(source.texts.text_ids, _document_ids(source.texts), strict=True))
-    windows = source.planned if budget is None else _choose(budget, source.planned, owners)
+    texts = source.texts
+    document_of_text = dict(zip(texts.text_ids, _document_ids(texts), strict=True))
+    windows = source.planned
+    all_windows = ()  # empty where the plan takes them all: `windows` holds them
+    if budget is not None:
+        windows = _choose(budget, source.planned, document_of_text)
+        all_windows = tuple(source.planned)
     windows = assign_splits(windows)
-    document_ids = tuple(owners[window.document_id] for window in windows)
+    # the `document_id` of a planned window is the id of its text, which may be a piece
+    document_ids = tuple(document_of_text[window.document_id] for window in windows)
     token_ids = {name: text.ids for name, text in source.encoded.items()}
     return TextPlan(
         token_ids=token_ids,
         windows=windows,
         document_ids=document_ids,
         max_length=source.cut.max_length,
-        # Without a budget `windows` are all of them, for which this field is empty
-        all_windows=() if budget is None else tuple(source.planned),
+        all_windows=all_windows,
         n_bytes=_scored_bytes(source.encoded, windows),
         data_id=data_digest(token_ids.values(), windows),
         provenance=_plan_facts(source, budget, windows, document_ids),

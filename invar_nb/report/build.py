@@ -110,7 +110,7 @@ from ..statistics.totals import unit_codes
 
 # %% ../../nbs/report/05_build.ipynb #fa8c8b42
 def change_section(d: Difference) -> ChangeSection:
-    "A difference as plain values."
+    "A difference as the plain values that a document keeps."
     values = d.to_dict()
     if d.fallback is not None:
         values["fallback"] = FallbackSection(code=d.fallback.code, reason=d.fallback.reason)
@@ -154,7 +154,7 @@ def questions_section(p: Mapping[str, float]) -> QuestionsSection:
 
 
 def row_section(row: Row, accepted: str = "") -> RowSection:
-    "A row as plain values."
+    "A row as the plain values that a document keeps."
     blind_spot = None
     if spot := row.blind_spot:
         blind_spot = BlindSpotSection(share=spot.share, loss=spot.loss)
@@ -892,7 +892,7 @@ def signature_of(study: Study, version: str) -> str:
 
 # %% ../../nbs/report/05_build.ipynb #4f85222d
 def part_sections(study: Study) -> Iterator[PartSection]:
-    "The test sets, in order."
+    "What a document says of each test set, in the order of the study."
     for part in dict.fromkeys(part for _, part in study.arms):
         arms = {name: arm for (name, of_part), arm in study.arms.items() if of_part == part}
         yield part_section(part, arms)

@@ -92,7 +92,7 @@ def card_claim(row: RowSection) -> str:
 
 
 def rounded(value: float | None) -> float | None:
-    "Four digits of a number."
+    "A number, rounded to four digits."
     if value is None:
         return None
     return float(f"{value:.4g}")
@@ -117,7 +117,7 @@ def metric_kind(metric: str, title: str) -> str:
 
 
 def change_value(row: RowSection, digest: str) -> CardValue:
-    "A metric that was compared."
+    "The entry of a card for a metric that was compared."
     value = row.value
     low, high = value.ci
     facts = {
@@ -138,7 +138,7 @@ def change_value(row: RowSection, digest: str) -> CardValue:
 
 
 def level_value(level: LevelSection, digest: str) -> CardValue:
-    "A metric that was measured alone."
+    "The entry of a card for a metric that was measured alone."
     facts: dict[str, Any] = {}
     if level.ci:
         facts = {"low": rounded(level.ci[0]), "high": rounded(level.ci[1])}
@@ -163,7 +163,7 @@ def card_values(document: Document, name: str) -> Iterator[CardValue]:
 
 # %% ../../nbs/report/16_card.ipynb #cardd2
 def source_of(document: Document) -> dict[str, str]:
-    "Who measured."
+    "Which program measured, and its address."
     return {
         "source_name": f"invar_nb {document.version}",
         "source_url": "https://github.com/invar-nb/invar_nb",

@@ -115,7 +115,8 @@ class ChangeSection(Section):
     @property
     def shown_unit(self) -> str:
         "The unit in which a change is shown: %, points, or the metric's own."
-        return shown_unit(self)[1].strip()
+        _, unit = shown_unit(self)
+        return unit.strip()
 
 
 class QuestionsSection(Section):

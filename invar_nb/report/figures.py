@@ -248,7 +248,7 @@ class _Panel:
         self.x = _axis_around(self._ends(), _BARS_LEFT, _BARS_RIGHT)
 
     def _ends(self) -> list[float]:
-        "What the axis has to reach."
+        "The lowest and the highest value that the axis has to reach."
         forest = self.forest
         ends = []
         if forest["zero"]:

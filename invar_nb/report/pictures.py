@@ -167,7 +167,7 @@ def panel_of(row: RowSection) -> tuple[str, float]:
 
 
 def bar_of(row: RowSection, label: str) -> Bar:
-    "The interval of a row."
+    "The bar that a picture draws for the interval of a row."
     return Bar(
         label=label,
         delta=row.value.delta,

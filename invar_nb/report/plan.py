@@ -178,7 +178,7 @@ def _of_runs(source: RunsComparison, goal: Goal) -> Evidence:
 
 def _check_pilot(rows: Difference, d: Difference, fewest: int) -> None:
     "Refuse a pilot of too few units, or without spread; ContractError."
-    if rows.units_eff < fewest - 1e-9:
+    if rows.units_eff < fewest - 1e-9:  # of equal weights the sum is rounded
         refuse(
             "plan_comparison",
             f"a pilot must have at least {fewest} effective {noun_of(rows.units)}",
@@ -535,7 +535,8 @@ def _assurance_text(plan: Plan) -> str:
         text += f", after which {plan.at_pilot:,} {plan.items} decide if the true change "
         text += "is the pilot's; `compare` names fewer, as it takes the spread of the pilot "
         text += "for exact"
-    if plan.if_skewed and plan.if_skewed < plan.goal.assurance - 0.025:
+    half_a_step = 0.025  # the sentence rounds to steps of 5 in 100
+    if plan.if_skewed and plan.if_skewed < plan.goal.assurance - half_a_step:
         text += f". If {noun_of(plan.units)} are skewed, with tails as heavy as the "
         text += f"pilot's, it is right for about {5 * round(20 * plan.if_skewed)}"
     return f"{text}."
@@ -589,7 +590,7 @@ def gate_table(plan: Plan) -> list[list[str]]:
 
 def _chance_text(chance: float) -> str:
     "A chance in per cent, near 0 and 1 with a decimal."
-    digits = 0 if 0.0995 <= chance < 0.9795 else 1
+    digits = 0 if 0.0995 <= chance < 0.9795 else 1  # below 9.95 and from 97.95 % on
     return f"{100 * chance:.{digits}f} %"
 
 

@@ -174,7 +174,7 @@ class EvidenceFile:
 
     @property
     def sha256(self) -> str:
-        "Its digest."
+        "The digest of its bytes."
         return digest(self.data)
 
 
@@ -264,6 +264,7 @@ class Report(Shown):
     content: Document = field(init=False)  # the text as typed values
 
     def __post_init__(self):
+        "Read the text as a document; one of another structure is refused."
         content = as_shape(
             self.text.encode(),
             Document,
@@ -292,7 +293,7 @@ class Report(Shown):
 
     @property
     def digest(self) -> str:
-        "Of all but the environment."
+        "The digest of the report without its environment."
         return self.content.digest
 
     @property

@@ -189,7 +189,7 @@ def size_text(value: float | None, unit: str) -> str:
 
 
 def size_cell(value: float | None, unit: str) -> str:
-    "The size of a model below a head that says `bits per weight`."
+    "The size of a model in a column whose head names the unit, unless that is bytes."
     if unit == "bytes":
         return size_text(value, unit)
     return show(value)

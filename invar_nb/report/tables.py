@@ -31,7 +31,7 @@ import numpy as np
 from ..arms.arm import Arm, natural_order
 from ..comparison.headline import WORST_FIRST
 from ..comparison.rows import BASELINE, CONTROL
-from ..foundations.interval import confidence_text
+from ..foundations.interval import alpha_of, confidence_text
 from invar_nb.report.document import (
     ArmLevel,
     Document,
@@ -595,7 +595,7 @@ def matrix_columns(document: Document, names: Sequence[str]) -> Iterator[list[st
             if row.key.part == ranking.part
         }
         last = [*row_of.values()][-1]
-        level = shown_levels(last.value)[0]
+        level, _ = shown_levels(last.value)
         cells = [matrix_cell(row_of.get(name)) for name in names]
         yield [titled(ranking.part, last), level, *cells]
 
@@ -682,7 +682,7 @@ class Group:
 
     @property
     def table(self) -> Table:
-        "The first of them."
+        "The table of the rows that are shown, the first ones."
         return changes_table(self.rows[: self.n_places], with_n=self.title == "Slices")
 
     @property
@@ -693,7 +693,7 @@ class Group:
 
     @property
     def n_hidden(self) -> int:
-        "How many are not shown."
+        "How many rows are not shown."
         return max(len(self.rows) - self.n_places, 0)
 
 
@@ -712,7 +712,7 @@ def best_text(row: RowSection, p: float | None) -> str:
     "Whether a candidate may be the best, where its p says so."
     if p is None:
         return "-"
-    return "yes" if p > round(1 - row.value.level, 12) else "no"
+    return "yes" if p > alpha_of(row.value.level) else "no"
 
 
 def ranking_columns(
@@ -919,7 +919,8 @@ def brief(value: object) -> Cell:
     "A field of a table: digests by their beginning, long lists by their number."
     if isinstance(value, str):
         return re.sub(r"\b(sha256:[0-9a-f]{12})[0-9a-f]{52}", r"\1", value)
-    if isinstance(value, (list, tuple, dict)) and len(value) > 6:
+    most = 6  # that a cell holds on one line
+    if isinstance(value, (list, tuple, dict)) and len(value) > most:
         return f"{len(value)} values"
     return value
 
@@ -1051,7 +1052,7 @@ class ChangedAnswers:
 
     @property
     def sentence(self) -> str:
-        "How many of how many."
+        "How many examples became wrong and right, of how many."
         text = f"{self.n_wrong} became wrong and {self.n_right} became right of {self.n}."
         if max(self.n_wrong, self.n_right) > self.n_listed:
             text += f" The first {self.n_listed} of each are listed."

@@ -366,9 +366,10 @@ def other_files(path: Path, ours: Collection[str]) -> list[str]:
         names.remove("report.json")
     if not names:
         return lines
-    line = f"other files in the folder: {', '.join(map(visible, names[:5]))}"
-    if len(names) > 5:
-        line += f" and {len(names) - 5} more"
+    most = 5  # that are named
+    line = f"other files in the folder: {', '.join(map(visible, names[:most]))}"
+    if len(names) > most:
+        line += f" and {len(names) - most} more"
     return [*lines, line]
 
 # %% ../../nbs/report/13_verify.ipynb #c013

@@ -21,11 +21,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ..comparison.difference import change_number
-from ..comparison.family import EXCHANGEABLE, FEW, rate_if_few
+from invar_nb.comparison.family import (
+    EXCHANGEABLE,
+    FEW,
+    LARGEST_ALPHA,
+    rate_if_few,
+)
 from ..comparison.headline import model_name
 from ..comparison.ranking import MOST_PAIRWISE
 from ..comparison.rows import BASELINE, CONTROL
-from ..comparison.units import FEWEST, ITEMS, counted, noun_of
+from invar_nb.comparison.units import (
+    FEWEST,
+    FEWEST_FREE,
+    ITEMS,
+    counted,
+    noun_of,
+)
 from ..foundations.interval import confidence_text
 from ..metrics.metric import BUILT_IN
 from invar_nb.report.document import (
@@ -228,7 +239,7 @@ def unit_nouns(values: Iterable[ChangeSection]) -> str:
 
 def is_dominated(value: ChangeSection) -> bool:
     "Whether a few units make up most of the spread of an interval of their jackknife."
-    return value.fallback is None and value.nu is not None and value.nu < 4
+    return value.fallback is None and value.nu is not None and value.nu < FEWEST_FREE
 
 
 def family_sentences(leads: Sequence[RowSection]) -> Iterator[str]:
@@ -442,7 +453,8 @@ def has_known_rates(value: ChangeSection) -> bool:
 
 def rate_text(values: Sequence[ChangeSection], alpha: float) -> str:
     "`up to 13 of 100`: wrong claims where few units carry it all; `more` where unknown."
-    if round(alpha, 12) > 0.05 or not all(map(has_known_rates, values)):
+    is_tabulated = round(alpha, 12) <= LARGEST_ALPHA
+    if not is_tabulated or not all(map(has_known_rates, values)):
         return "more"
     rate = rate_if_few(len(values), min(value.units_eff for value in values))
     return f"up to {100 * rate:.0f} of 100"

@@ -24,7 +24,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 # %% ../../nbs/runs/01_evaluator.ipynb #c003
-from ..arms.pair import LOWER_SHARES, in_shares, unit_factor
+from ..arms.pair import LOWER_SHARES, in_shares, likely_factor
 from ..comparison.claim import Verdict
 from ..comparison.claim_words import margin_text, span_text
 from ..comparison.difference import Difference, change_text, difference_forest
@@ -82,6 +82,7 @@ class MetricSpec:
     significance_threshold: float = 0.05  # alpha
 
     def __post_init__(self):
+        "Refuse names, thresholds and words that are none."
         where = "MetricSpec"
         m = self.improvement_threshold
         name = self.name if isinstance(self.name, str) else ""
@@ -534,7 +535,7 @@ def _is_below_threshold(c: RunsComparison) -> bool:
 
 
 def _reason(c: RunsComparison) -> str:
-    "The reason for the claim."
+    "Why this is claimed of the runs: the test, and the threshold where there is one."
     d = c.difference
     claim = c.judgement.claim
     test = _test(c)
@@ -639,7 +640,7 @@ def _rationale(c: RunsComparison) -> str:
 
 
 def _rests_on(c: RunsComparison) -> str:
-    "The reasons as one text."
+    "The reasons for the claim, joined to one text."
     return "; ".join(_reasons(c))
 
 # %% ../../nbs/runs/01_evaluator.ipynb #vd01
@@ -717,17 +718,14 @@ def _match_units(name: str, baseline: Sequence[float], candidate: Sequence[float
     a = np.array(baseline, float)
     b = np.array(candidate, float)
     words = {*re.findall("[a-z]+", re.sub(r"f\d", "f", name.lower()))}
-    if not words & _SHARES or not in_shares(a, b, rising=True):
+    if not words & _SHARES or not in_shares(a, b, has_limit=True):
         return
     spans = [f"{values.min():g} to {values.max():g}" for values in (a, b)]
-    factor = 100  # per cent
-    if unit_factor(a, b) > 316:  # nearer to 1000 than to 100, in the logarithm
-        factor = 1000
     refuse(
         "compare_runs",
         "both arms must be in one unit",
         f"{name!r} from {spans[0]} in the baseline and from {spans[1]} in the candidate",
-        f"Divide one by {factor}, or write both alike",
+        f"Divide one by {likely_factor(a, b)}, or write both alike",
         error=PairingError,
         code="unit",
     )
@@ -880,6 +878,7 @@ class RunsArm:
     clusters = labels = None
 
     def __post_init__(self):
+        "Read rows of a file as runs."
         vars(self).update(runs=as_runs(self.runs, "runs"))
 
     def __len__(self) -> int:
@@ -972,7 +971,7 @@ def judge_candidates(
 
 
 def _adjusted_p_values(comparisons: Iterable[RunsComparison]) -> np.ndarray:
-    "Of those that were tested."
+    "The adjusted p-values of the comparisons that were tested."
     return np.array([c.adjusted_p_value for c in comparisons if c.p_value is not None])
 
 # %% ../../nbs/runs/01_evaluator.ipynb #lev2

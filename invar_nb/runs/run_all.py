@@ -184,8 +184,10 @@ def guarded_run(
 ) -> ExperimentResult:
     "Run one command under its limits of time and memory; the record of its end."
     with contextlib.ExitStack() as stack:
-        scratch = tempfile.TemporaryDirectory(prefix="run-", ignore_cleanup_errors=True)
-        folder = spec.folder or stack.enter_context(scratch)
+        folder = spec.folder
+        if not folder:
+            scratch = tempfile.TemporaryDirectory(prefix="run-", ignore_cleanup_errors=True)
+            folder = stack.enter_context(scratch)
         settings = stack.enter_context(tempfile.TemporaryFile())
         output = stack.enter_context(tempfile.TemporaryFile())
         errors = stack.enter_context(tempfile.TemporaryFile())

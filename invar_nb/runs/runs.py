@@ -41,6 +41,7 @@ def spelled(value: object) -> object:
     word = value.strip() if isinstance(value, str) else ""
     if not _SPELLED.fullmatch(word):
         return value
+    # int() refuses thousands of digits, and float64 ends at 309
     is_whole = word.lstrip("+-").isdigit() and len(word) < 300
     if is_whole:
         return int(word)
@@ -108,6 +109,7 @@ class ExperimentResult:
     other: Mapping = field(default_factory=dict)  # what else the row held: kept, not read
 
     def __post_init__(self):
+        "Check each field, and make numbers of the metrics."
         where = "ExperimentResult"
         for name in ("terminal", "experiment_id", "detail"):
             _check_text(name, getattr(self, name))
@@ -561,6 +563,7 @@ class ExperimentSpec:
     memory_cap_mb: float = 512.0  # of the whole process tree
 
     def __post_init__(self):
+        "Refuse names, numbers and limits that no run can have."
         where = "ExperimentSpec"
         as_names([self.experiment_id], where=where, name="experiment_id")
         for name in ("hypothesis_id", "seed"):

@@ -352,6 +352,7 @@ class Sharding:
     ) = None
 
     def __post_init__(self):
+        "Refuse options of the engine that is not used; UsageError."
         if self.engine == "ray":
             if self.shard:
                 usage("--engine ray splits the text itself", "--shard too", "Leave one out")

@@ -205,18 +205,31 @@ def arms_alone(
     "Every task of every file, each file once; UsageError."
     _check_once(arguments)
     reading = _of_one_arm(as_reading(columns, asked.better, asked.by), columns)
-    short_names = [short_name(argument) for argument in arguments]
+    has_several = len(arguments) > 1
     arms = {}
-    for argument, name in zip(arguments, short_names, strict=True):
-        model = name if short_names.count(name) == 1 else argument
-        label = model if len(arguments) > 1 else ""
+    for argument, name in zip(arguments, _unique_names(arguments), strict=True):
+        label = name if has_several else ""  # a lone file need not be told from another one
         with of_part(label):
-            tasks = read_alone(argument, reading, model)
+            tasks = read_alone(argument, reading, name)
         for task, arm in tasks.items():
-            names = [label, task if len(tasks) > 1 else ""]
-            part = ", ".join(filter(None, names))
-            arms[part] = arm if arm.model else arm.changed(model=label or Path(argument).name)
+            shown_task = task if len(tasks) > 1 else ""
+            named = arm if arm.model else arm.changed(model=label or Path(argument).name)
+            arms[_part_name(label, shown_task)] = named
     return arms
+
+
+def _unique_names(arguments: Sequence[str]) -> list[str]:
+    "The short name of each file; the path as typed where two files share the short one."
+    names = [short_name(argument) for argument in arguments]
+    return [
+        name if names.count(name) == 1 else argument
+        for argument, name in zip(arguments, names, strict=True)
+    ]
+
+
+def _part_name(label: str, task: str) -> str:
+    "`q4, arc`, or the one of both that is not empty."
+    return ", ".join(filter(None, (label, task)))
 
 
 def _check_once(arguments: Sequence[str]) -> None:

@@ -68,7 +68,7 @@ class Offered:
 
     @property
     def scores(self) -> list[Arm]:
-        "The arms of scores."
+        "The arms that hold scores."
         return [arm for arm in self.arms if arm.kind == "scores"]
 
     @property

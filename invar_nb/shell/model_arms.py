@@ -231,7 +231,7 @@ class Work:
         return score_rounds(self.arguments, self.scoring, rules=self.rules, **self._shared())
 
     def _shared(self) -> dict[str, object]:
-        "What both ways of scoring take."
+        "The arguments that both ways of scoring take."
         shared = {"journal": self.journal, "quiet": self.quiet, "cache": self.cache}
         if self.may_end:
             shared["look"] = partial(leave_unchanged, self.arguments, self.rules)

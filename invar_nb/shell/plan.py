@@ -48,15 +48,15 @@ SIZE = re.compile(r"\s*\+?[\d.]+(e[-+]?\d+)?\s*%?\s*", re.I | re.A)
 
 
 def find_goal(
-    p: Planning,
+    planning: Planning,
     job: Job,
     kind: str,  # of the evidence
     arms: Mapping = {},  # (name, part) -> arm, when they are there
 ) -> tuple[Goal, Rules]:
     "The goal, in the unit of the metric, and the rules that a plan reads; UsageError."
-    asked = asked_of(p, job.asked)
+    asked = asked_of(planning, job.asked)
     metric = next(iter(asked.metric or ()), PRIMARY.get(kind))
-    margin_text = p.margin or _agreed_margin(job.asked, metric)
+    margin_text = planning.margin or _agreed_margin(job.asked, metric)
 
     def rules_with(margin: list[str] | None) -> Rules:
         rules_job = Job(columns=job.columns, asked=replace(asked, margin=margin))
@@ -68,16 +68,16 @@ def find_goal(
 
     rules = rules_with(None)
     margin = _size("--margin", margin_text, resolve)
-    half_width = _size("--half-width", p.half_width, resolve)
+    half_width = _size("--half-width", planning.half_width, resolve)
     if margin is None and half_width is None:
         margin = _usual_margin(rules, metric, arms)
     goal = Goal(
         margin=margin,
-        expected=_size("--expect", p.expect, resolve) or 0.0,
+        expected=_size("--expect", planning.expect, resolve) or 0.0,
         half_width=half_width,
-        power=p.power,
+        power=planning.power,
         level=rules.level,
-        assurance=p.assurance,
+        assurance=planning.assurance,
     )
     return goal, rules
 
@@ -91,14 +91,14 @@ def _agreed_margin(asked: Asked, metric: str) -> str | None:
     return margins.get(metric, margins.get(""))
 
 
-def asked_of(p: Planning, asked: Asked) -> Asked:
+def asked_of(planning: Planning, asked: Asked) -> Asked:
     "What a plan reads of the rules of a study file; what is typed beside them wins."
 
     def typed_or_agreed(name: str) -> object:
-        is_typed = name in TYPED.get() or getattr(p, name) != getattr(Planning, name)
-        return getattr(p if is_typed else asked, name)
+        is_typed = name in TYPED.get() or getattr(planning, name) != getattr(Planning, name)
+        return getattr(planning if is_typed else asked, name)
 
-    metrics = [p.metric] if p.metric else asked.metric
+    metrics = [planning.metric] if planning.metric else asked.metric
     return Asked(
         metric=metrics and metrics[:1],
         level=typed_or_agreed("level"),
@@ -123,8 +123,8 @@ def _size(option: str, text: str | None, resolve: Callable) -> float | None:
 
 
 def _usual_margin(rules: Rules, metric: str, arms: Mapping) -> float | None:
-    "The margin where none is asked for; None where the metric has none."
-    if rules.margin:
+    "The margin where none is typed: that of the runs' rules, else the metric's, or None."
+    if rules.margin:  # only those of runs have one that was not typed
         return rules.margin[metric]
     usual = as_metric(metric, "plan")
     if arms:
@@ -132,11 +132,11 @@ def _usual_margin(rules: Rules, metric: str, arms: Mapping) -> float | None:
     return usual.margin
 
 
-def check_perplexity(p: Planning) -> None:
+def check_perplexity(planning: Planning) -> None:
     "Refuse another metric where a pilot has losses of perplexity alone; UsageError."
-    if p.metric not in (None, "perplexity"):
+    if planning.metric not in (None, "perplexity"):
         must = "a pilot of models, or of one file, plans for perplexity"
-        usage(must, repr(p.metric), "Leave it out")
+        usage(must, repr(planning.metric), "Leave it out")
 
 # %% ../../nbs/shell/27_plan.ipynb #c022
 class PilotText:
@@ -156,7 +156,7 @@ class PilotText:
             plan.window_ids, plan.tokens, zeros, document_ids=plan.document_ids
         )
         units = choose_units(Pair(baseline=arm, candidate=arm), asked=self.planning.units)
-        if units.effective < FEWEST - 1e-9:
+        if units.effective < FEWEST - 1e-9:  # of equal weights the sum is rounded
             refuse(
                 "plan",
                 f"the text must have {FEWEST} effective {noun_of(units.name)}",
@@ -193,13 +193,13 @@ class PilotText:
 # %% ../../nbs/shell/27_plan.ipynb #c017
 def plan_models(
     arguments: dict[str, str],  # baseline and candidate -> as typed; a model among them
-    p: Planning,
+    planning: Planning,
     job: Job,
     journals: dict[str, Path],  # of both
     out: Path,  # of the plan
 ) -> tuple[Plan, dict]:  # and the arms of the pilot
     "Score the pilot, then plan for the whole text."
-    check_perplexity(p)
+    check_perplexity(planning)
     scoring = job.scoring
     for name in ("windows", "per_byte"):
         if getattr(scoring, name):
@@ -211,10 +211,10 @@ def plan_models(
             ", ".join(scoring.texts) or "none",
             "Give one --text FILE; only compare takes several",
         )
-    if p.gate:
-        gate_limit(p.gate, METRICS["perplexity"], 1.0)  # before anything is scored
-    goal, rules = find_goal(p, job, "losses")
-    text = PilotText(replace(p, units=rules.units), scoring.windows_seed)
+    if planning.gate:
+        gate_limit(planning.gate, METRICS["perplexity"], 1.0)  # before anything is scored
+    goal, rules = find_goal(planning, job, "losses")
+    text = PilotText(replace(planning, units=rules.units), scoring.windows_seed)
     for path in journals.values():
         path.parent.mkdir(parents=True, exist_ok=True)
     scored = score_arms(
@@ -232,42 +232,46 @@ def plan_models(
             pair(**arms),
             goal=goal,
             units=rules.units,
-            gate=p.gate,
+            gate=planning.gate,
             supply=text.supply(models),
         )
     except ContractError:  # the pilot is whole, and nothing can be planned from it
         discard_journals(journals.values())
         raise
-    return replace(plan, next=next_command(plan, arguments, p, scoring)), arms
+    return replace(plan, next=next_command(plan, arguments, planning, scoring)), arms
 
 
-def next_command(plan: Plan, arguments: dict[str, str], p: Planning, scoring: Scoring) -> str:
+def next_command(
+    plan: Plan, arguments: dict[str, str], planning: Planning, scoring: Scoring
+) -> str:
     "The comparison that is planned, as a shell takes it."
     options = given_options(scoring)
     kinds = {arm_kind(argument) for argument in arguments.values()}
     if plan.enough and kinds <= {*SCORED}:  # a file of losses is of the whole text
         options.append(("windows", plan.needed["windows"]))
     shared = ("margin", "level", "units")
-    options += [option for option in given_options(p) if option[0] in shared]
+    options += [option for option in given_options(planning) if option[0] in shared]
     return shlex.join(["invar-nb", "compare", *arguments.values(), *as_typed(options)])
 
 # %% ../../nbs/shell/27_plan.ipynb #c018
 def plan_files(
-    arguments: dict[str, str], kinds: dict[str, str], p: Planning, job: Job
+    arguments: dict[str, str], kinds: dict[str, str], planning: Planning, job: Job
 ) -> Plan:
     "The plan from two files, from one and its correlation, or from a standard deviation."
-    if p.sd is not None:
-        kind = as_metric(p.metric or "perplexity", "plan").kind
-        return plan_comparison(p.sd, goal=find_goal(p, job, kind)[0], gate=p.gate)
+    if planning.sd is not None:
+        kind = as_metric(planning.metric or "perplexity", "plan").kind
+        goal, _ = find_goal(planning, job, kind)
+        return plan_comparison(planning.sd, goal=goal, gate=planning.gate)
     if len(arguments) == 1:
-        check_perplexity(p)
-    arms = _arms_of(arguments, kinds, p, job)
+        check_perplexity(planning)
+    arms = _arms_of(arguments, kinds, planning, job)
     kind = next(iter(arms.values())).kind
-    goal, rules = find_goal(p, job, kind, arms)
+    goal, rules = find_goal(planning, job, kind, arms)
     pilot, *others = arms.values()
     if kind == "runs":
+        spec, *_ = specs_of(rules)
         pilot = compare_runs(
-            specs_of(rules)[0],
+            spec,
             baseline_runs=pilot.runs,
             candidate_runs=others[0].runs,
             intersect=rules.intersect,
@@ -280,19 +284,21 @@ def plan_files(
         goal=goal,
         units=rules.units,
         metric=next(iter(rules.metrics), None),
-        correlation=p.correlation,
-        gate=p.gate,
+        correlation=planning.correlation,
+        gate=planning.gate,
     )
 
 
-def _arms_of(arguments: dict[str, str], kinds: dict[str, str], p: Planning, job: Job) -> dict:
+def _arms_of(
+    arguments: dict[str, str], kinds: dict[str, str], planning: Planning, job: Job
+) -> dict:
     "Name, part -> arm; of one task. UsageError."
     if len(arguments) == 1:
         if kinds["baseline"] != "losses":
             usage("--correlation needs a file of losses", kinds["baseline"], "Name another")
         return {("baseline", ""): read_losses(as_path(arguments["baseline"]))}
     files_job = replace(job, scoring=Comparing())
-    reading = as_reading(job.columns, asked_of(p, job.asked).better, runs=True)
+    reading = as_reading(job.columns, asked_of(planning, job.asked).better, runs=True)
     arms = arms_of_files(arguments, kinds, reading, files_job)
     tasks = list(dict.fromkeys(task for _, task in arms))
     if len(tasks) > 1:
@@ -302,38 +308,52 @@ def _arms_of(arguments: dict[str, str], kinds: dict[str, str], p: Planning, job:
 # %% ../../nbs/shell/27_plan.ipynb #c012
 def find_plan(
     arguments: dict[str, str],  # baseline and candidate -> as typed; one, or none
-    p: Planning,
+    planning: Planning,
     job: Job,
     journals: dict[str, Path],
     out: Path,
 ) -> tuple[Plan, dict]:  # and the arms of a pilot that was scored
     "A plan from models, files or a standard deviation; UsageError."
-    reading = as_reading(job.columns, asked_of(p, job.asked).better, runs=True)
+    reading = as_reading(job.columns, asked_of(planning, job.asked).better, runs=True)
     kinds = {name: arm_kind(text, reading) for name, text in arguments.items()}
     has_models = any(kind in SCORED for kind in kinds.values())
-    check_source(p, kinds, has_models)
+    check_source(planning, kinds, has_models)
     if has_models:
-        refuse_unread(job.columns, {"model"})
-        refuse_unread(p, {"model", "data"})
-        return plan_models(arguments, p, job, journals, out)
+        _check_read_by_models(planning, job)
+        return plan_models(arguments, planning, job, journals, out)
+    _check_read_by_files(planning, job, kinds)
+    return plan_files(arguments, kinds, planning, job), {}
+
+
+def _check_read_by_models(planning: Planning, job: Job) -> None:
+    "Refuse what a pilot of models does not read: how files are read comes first. UsageError."
+    refuse_unread(job.columns, {"model"})
+    refuse_unread(planning, {"model", "data"})
+
+
+def _check_read_by_files(planning: Planning, job: Job, kinds: Mapping[str, str]) -> None:
+    """Refuse what a plan without models does not read; UsageError.
+
+    Options of models come first. Runs are looked at before files in general, so that the
+    message names them.
+    """
     refuse_unread(job.scoring, {"files"})
     if "runs" in kinds.values():
-        refuse_unread(p, {"runs"})
+        refuse_unread(planning, {"runs"})
         refuse_unread(job.columns, {"runs"})
         check_roles_of_runs(job.columns)
-    refuse_unread(p, {"data", "files"})
-    return plan_files(arguments, kinds, p, job), {}
+    refuse_unread(planning, {"data", "files"})
 
 
-def check_source(p: Planning, kinds: Mapping[str, str], has_models: bool) -> None:
+def check_source(planning: Planning, kinds: Mapping[str, str], has_models: bool) -> None:
     "Refuse what does not go with the models or files that are there; UsageError."
     n = len(kinds)
-    is_guess = p.correlation is not None
+    is_guess = planning.correlation is not None
     if is_guess and (n != 1 or has_models):
         got = f"{n} models or files"
         usage("--correlation works with one file of losses", got, "Leave it out")
-    if p.sd is not None:
-        check_deviation(p, n)
+    if planning.sd is not None:
+        check_deviation(planning, n)
     elif n < 2 and not is_guess:
         usage(
             "plan needs BASELINE and CANDIDATE, one file with --correlation, or --sd",
@@ -343,20 +363,22 @@ def check_source(p: Planning, kinds: Mapping[str, str], has_models: bool) -> Non
 
 
 def check_deviation(
-    p: Planning,
+    planning: Planning,
     n: int,  # models and files
 ) -> None:
     "Refuse what does not go with a standard deviation; UsageError."
-    if not 0 < p.sd < math.inf:
+    if not 0 < planning.sd < math.inf:
         usage(
             "--sd must be a positive number",
-            f"{p.sd:g}",
+            f"{planning.sd:g}",
             "Write the standard deviation of the changes, such as --sd 0.1",
         )
     if n:
         usage("--sd works without models or files", f"{n} of them", "Leave one out")
-    if p.units not in ("auto", "windows"):
-        usage("--sd assumes independent units", f"--units {p.units}", "Leave --units out")
+    if planning.units not in ("auto", "windows"):
+        usage(
+            "--sd assumes independent units", f"--units {planning.units}", "Leave --units out"
+        )
 
 # %% ../../nbs/shell/27_plan.ipynb #saved
 def save_plan(

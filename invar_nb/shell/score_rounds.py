@@ -119,13 +119,15 @@ class Rounds:
         "The plan of the windows that are scored now."
         return self.plan.take(self.rows[-1])
 
-    def next(self, number: int) -> bool:
-        "Whether there is a round of this number, of which `rows` then holds the windows."
-        at = self.order.at
-        if self.done or number > len(at):
+    def begin(self, number: int) -> bool:
+        "Add the windows of a round to `rows`; False where the text has no such round left."
+        ends = self.order.at  # windows that are scored when each round ends
+        if self.done or number > len(ends):
             return False
-        since = at[number - 2] if self.rows else 0
-        self.rows.append(self.order.rows(at[number - 1], since))
+        start = 0
+        if number > 1:
+            start = ends[number - 2]
+        self.rows.append(self.order.rows(ends[number - 1], start))
         return True
 
     def arms(self, text: str) -> dict[tuple[str, str], WindowLosses]:
@@ -240,7 +242,7 @@ class RoundsRun:
 
     def score_round(self, number: int) -> None:
         "Score the next windows of each open text with each model, and look at them."
-        open_texts = [text for text, rounds in self.texts.items() if rounds.next(number)]
+        open_texts = [text for text, rounds in self.texts.items() if rounds.begin(number)]
         for name in self.turns.order:
             self.turns.load(name)
             for text in open_texts:

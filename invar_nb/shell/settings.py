@@ -105,6 +105,7 @@ class Loading:
     ) = None
 
     def __post_init__(self):
+        "Refuse a device of another name; UsageError."
         if re.fullmatch(r"auto|cpu|(cuda|mps|xpu|npu|hpu)(:\d+)?", self.device):
             return
         usage(
@@ -188,6 +189,7 @@ class Scoring(Loading):
     ) = None
 
     def __post_init__(self):
+        "Refuse settings that exclude each other; UsageError."
         super().__post_init__()
         if self.windows is not None:
             from invar_nb.arms.spread import Budget
@@ -454,6 +456,7 @@ class Columns:
     drop_failed: file_key(bool, "For runs: leave out seeds with a failed run.", "runs") = False
 
     def __post_init__(self):
+        "A score that is named as the role of a column is the score to read; UsageError."
         score = self.roles.get("score")
         if score is None:
             return
@@ -566,6 +569,7 @@ class Measured:
     ) = None
 
     def __post_init__(self):
+        "Refuse a direction that is none; UsageError."
         check_directions(self.better)
 
 # %% ../../nbs/shell/04_settings.ipynb #agreedc
@@ -761,6 +765,7 @@ class Planning:
     ) = None
 
     def __post_init__(self):
+        "Refuse a direction that is none; UsageError."
         check_directions(self.better)
 
 # %% ../../nbs/shell/04_settings.ipynb #f04702a8
@@ -791,6 +796,7 @@ class Job:
     output: Output = field(default_factory=Output)
 
     def __post_init__(self):
+        "Token classes to slice by are classes to keep sums for while a text is scored."
         classes = [name for name in self.asked.by or () if name in TOKEN_CLASSES]
         if classes and getattr(self.scoring, "text", None):
             object.__setattr__(self, "scoring", replace(self.scoring, by=classes))

@@ -321,7 +321,7 @@ def load_study(path: Path | None, keys: Iterable[str] = ()) -> StudyFile:
 
 
 def _table(data: object, section: str, where: str) -> dict:
-    "A section of its shape; UsageError."
+    "A section of a file, read as its shape; UsageError."
     holds_paths = section not in SECTIONS
     try:
         table = msgspec.convert(data, SHAPES[section])

@@ -34,6 +34,7 @@ class BootstrapPlan:
     resample: str = "windows"  # one of RESAMPLES
 
     def __post_init__(self):
+        "Refuse unknown methods, and replicates without a seed."
         where = "BootstrapPlan"
         culprit = f"replicates={self.replicates}, seed={self.seed}"
         as_choice(self.method, METHODS, where=where, name="method")
@@ -212,6 +213,9 @@ def _root(off: Callable, low: _Point, high: _Point, tolerance: float) -> float:
     return latest.x
 
 # %% ../../nbs/statistics/04_bootstrap.ipynb #c030
+_STANDARD_END = 4.5  # standard units, where a normal law's e^(-x^2 / 2) leaves e^-10
+
+
 class Limit:
     "The distribution of D* that infinitely many draws would show (@eq-exact-inversion)."
 
@@ -268,7 +272,9 @@ class Limit:
     def terms(self, total: _Sum, last: float) -> _Terms:
         "The terms up to a frequency, without those of which what is added leaves nothing."
         h = math.pi / (abs(total.mean) + total.reach)
-        if last * self.added >= 4.5:
+        if (
+            last * self.added >= _STANDARD_END
+        ):  # what is added grows with s and ends them earlier
             last /= max(total.s, 1.0)
         side = math.isqrt(int(last / (2 * h))) + 1
         fine = np.exp(np.multiply.outer(1j * h * np.arange(1, 2 * side, 2), total.y))
@@ -309,9 +315,14 @@ class Limit:
         return self.centre + _root(off, lower, upper, 1e-6 * self.unit)
 
 # %% ../../nbs/statistics/04_bootstrap.ipynb #c031
+_SAMPLE = 64  # windows that bound the terms of all of them
+_NO_TERM = 1e-14  # a smaller one changes none of the eleven digits
+_DECAY = 16  # terms below e^-16, which is 1e-7 of a share, are left out
+
+
 def _least_decay(law: Limit, start: float, stop: float) -> float:
-    "Between two frequencies |phi|^n is at most exp(-this), as 64 of the windows show."
-    sample = np.random.default_rng(0).permutation(law.v.size)[:64]
+    "Between two frequencies |phi|^n is at most exp(-this), as a few of the windows show."
+    sample = np.random.default_rng(0).permutation(law.v.size)[:_SAMPLE]
     y = law.v[sample]
     p = law.p[sample]
     P = float(p.sum())
@@ -324,16 +335,22 @@ def _least_decay(law: Limit, start: float, stop: float) -> float:
 
 
 def _last_frequency(law: Limit) -> float:
-    "Up to which omega terms are summed."
-    far = 4.5 / law.added  # in standard units: what is added leaves e^-10 of a term there
+    """Up to which omega terms are summed, with omega in standard units.
+
+    What is added to the sum ends all terms at a far frequency. Those of many windows mostly
+    die long before: so they are computed up to a middle frequency, and the last one that
+    counts is looked for. It is the end if a few windows prove that no later term revives.
+    """
+    far = _STANDARD_END / law.added  # what is added leaves e^-10 of a term there
+    # At sqrt(n) a usual window turns by one radian, and the normal law has died at 12 (e^-72).
     middle = math.sqrt(law.n) + 12
-    if law.n <= 64 or middle > far:
-        return far
+    if law.n <= _SAMPLE or middle > far:
+        return far  # so few windows are summed as fast as the proof is made
     terms = law.terms(law.sum_at(0.0), middle)
-    last = float(terms.omega[np.abs(terms.power) > 1e-14][-1])
-    has_died = last < 0.9 * middle
-    if has_died and _least_decay(law, middle, far) > 16:
-        return 1.2 * last + 1
+    last = float(terms.omega[np.abs(terms.power) > _NO_TERM][-1])
+    has_died = last < 0.9 * middle  # else they may only have been cut off
+    if has_died and _least_decay(law, middle, far) > _DECAY:
+        return 1.2 * last + 1  # at points beside D the sum may spread less: terms die later
     return far
 
 # %% ../../nbs/statistics/04_bootstrap.ipynb #c035
@@ -397,7 +414,7 @@ class _Cut:
 
 
 def _percentile_cut(level: float, below_zero: float) -> _Cut:
-    "Equal shares beyond both ends."
+    "The percentile interval, which has equal shares of the draws beyond both ends."
     tail = (1 - level) / 2
     return _Cut((tail, 1 - tail), 2 * min(below_zero, 1 - below_zero))
 

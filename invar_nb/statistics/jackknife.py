@@ -144,6 +144,13 @@ def _power_sums(
 
 # %% ../../nbs/statistics/01_jackknife.ipynb #c025
 _EPS = 2.0**-52
+
+
+def _is_single(effective: float) -> bool:
+    "Whether one unit has all the weight, but for the rounding of effective units."
+    return effective - 1 < 1e-9
+
+
 _REASONS = {
     "single_pair": "One unit carries all the weight: there is no spread to measure.",
     "all_equal": "All units changed by the same amount.",
@@ -172,7 +179,7 @@ def jackknife_sums(
 ) -> Jackknife:
     "The closed form from its sums (@eq-jackknife-power-sums), or why there is no spread."
     parts = dict(estimate=estimate, units_eff=effective)
-    if effective - 1 < 1e-9:
+    if _is_single(effective):
         return _no_spread(n, "single_pair", **parts)
     if math.sqrt(sums[0]) <= 8 * _EPS * rounding * scale[0]:
         return _no_spread(n, "all_equal", **parts)
@@ -195,7 +202,7 @@ def _fit(
     """
     parts = (n, estimate, effective, rounding)
     scale = (1, 1)
-    if effective - 1 < 1e-9:
+    if _is_single(effective):
         return jackknife_sums(*parts, [0.0] * 6)
     with np.errstate(over="ignore", invalid="ignore"):
         sums = _power_sums(n, fill, scale, keep)

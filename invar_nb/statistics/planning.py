@@ -150,7 +150,7 @@ def smallest_n(
     low = high = fewest
     while not enough(high):
         low, high = high, 2 * high
-        if high > 1e12:
+        if high > 1e12:  # a trillion
             return None
     while high - low > 1:
         middle = (low + high) // 2
@@ -182,7 +182,8 @@ def n_for_power(
         return 2
     return smallest_n(
         lambda n: (
-            _claims(math.sqrt(n) / s, math.inf, delta, margin, level) >= power * (1 - 1e-12)
+            _claims(math.sqrt(n) / s, math.inf, delta, margin, level)
+            >= power * (1 - 1e-12)  # but for rounding
         )
     )
 
@@ -279,6 +280,7 @@ class Goal:
     assurance: float = 0.8  # share of pilots after which the promise holds
 
     def __post_init__(self):
+        "Refuse a goal that no run could reach, or that says nothing."
         where = "plan_comparison"
         for name in ("power", "level", "assurance"):
             as_fraction(getattr(self, name), where=where, name=name, error=UsageError)

@@ -96,7 +96,7 @@ def pool_fixed(
 def _disagreement(
     tau2: float, estimates: np.ndarray, errors: np.ndarray
 ) -> tuple[float, float, np.ndarray]:
-    "(Q(tau^2), mean, weights)."
+    "(Q, mean, weights) at a variance tau^2 between texts: how far texts disagree beyond it."
     w = 1 / (errors**2 + tau2)
     mean = float(w @ estimates / w.sum())
     return float(w @ (estimates - mean) ** 2), mean, w
@@ -108,7 +108,7 @@ def _between(estimates: np.ndarray, errors: np.ndarray) -> float:
     low, high = 0.0, float(np.var(estimates)) * k + 1e-300
     if errors.all() and _disagreement(0.0, estimates, errors)[0] <= k - 1:
         return 0.0
-    while high - low > 1e-13 * high:
+    while high - low > 1e-13 * high:  # nearly all of float64's 16 digits
         middle = (low + high) / 2
         if _disagreement(middle, estimates, errors)[0] > k - 1:
             low = middle

@@ -290,7 +290,7 @@ def tango_detectable(
     if tango_power(n, discordance, 1.0, level) < power:
         return None
     low, high = 0.0, 1.0
-    while high - low > 1e-6:
+    while high - low > 1e-6:  # six digits of a share
         middle = (low + high) / 2
         if tango_power(n, discordance, middle, level) < power:
             low = middle

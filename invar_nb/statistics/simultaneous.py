@@ -92,7 +92,7 @@ class Family:
 
     @property
     def size(self) -> int:
-        "Number of different statistics."
+        "The number of different statistics; copies count once."
         return int(self.member.max(initial=-1)) + 1
 
     def each(self, level: float = 0.95) -> float:
