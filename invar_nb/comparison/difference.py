@@ -192,9 +192,8 @@ def fit_totals(a: Totals, b: Totals, units: Units) -> Fits:
     is_serial = units.name == "serial"
     _, weights = a
     _, other_weights = b
-    if np.array_equal(
-        weights, other_weights
-    ):  # one ratio of differences is more exact than two
+    has_equal_weights = np.array_equal(weights, other_weights)
+    if has_equal_weights:  # one ratio of paired differences is more exact than two
         totals = (paired_totals(a, b), weights)
         if units.n_units == len(units.codes):
             return _fit_each_row(totals, is_serial)

@@ -272,9 +272,8 @@ class Limit:
     def terms(self, total: _Sum, last: float) -> _Terms:
         "The terms up to a frequency, without those of which what is added leaves nothing."
         h = math.pi / (abs(total.mean) + total.reach)
-        if (
-            last * self.added >= _STANDARD_END
-        ):  # what is added grows with s and ends them earlier
+        has_all = last * self.added >= _STANDARD_END
+        if has_all:  # what is added grows with s and ends them earlier
             last /= max(total.s, 1.0)
         side = math.isqrt(int(last / (2 * h))) + 1
         fine = np.exp(np.multiply.outer(1j * h * np.arange(1, 2 * side, 2), total.y))

@@ -250,10 +250,9 @@ def saddlepoint_share(
     "Share of the sign patterns with a sum at least so far from 0 (@eq-signflip-saddlepoint)."
     smallest = math.ldexp(1.0, 1 - sizes.size)
     sizes, reach = sizes / sizes.max(), reach / float(sizes.max())
-    is_farthest = reach >= float(sizes.sum()) * (
-        1 - 1e-12
-    )  # all signs alike, but for rounding
-    if is_farthest:
+    rounding = 1e-12
+    is_farthest = reach >= float(sizes.sum()) * (1 - rounding)
+    if is_farthest:  # only with all signs alike
         return smallest
 
     def shortfall(t: float) -> float:
