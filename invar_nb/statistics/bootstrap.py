@@ -311,7 +311,7 @@ class Limit:
             return self.centre + lower.x
         if upper.off <= 0:
             return self.centre + upper.x
-        return self.centre + _root(off, lower, upper, 1e-6 * self.unit)
+        return self.centre + _root(off, lower, upper, 1e-9 * self.unit)
 
 # %% ../../nbs/statistics/04_bootstrap.ipynb #c031
 _SAMPLE = 64  # windows that bound the terms of all of them
