@@ -537,11 +537,16 @@ def _as_lists(columns: Mapping, where: str) -> dict[str, list]:
 
 # %% ../../nbs/files/02_answers.ipynb #temp00
 def one_temperature(
-    values: Iterable[float | None],  # of each problem; None, NaN: not recorded there
-    where: str,  # what an error calls the table
+    cells: Iterable,  # of each problem, text or numbers; None, NaN: not recorded there
+    places: Iterable[str],  # what an error calls each row
+    where: str,  # and the table
 ) -> float | None:
     "The temperature at which the samples of an arm were drawn; None where no row says it."
-    recorded = {float(value) for value in values if value is not None and value == value}
+    recorded = {
+        float(as_number(cell, place=row_place, name="temperature", where=where))
+        for cell, row_place in zip(cells, places, strict=True)
+        if not _is_missing(cell)
+    }
     if not recorded:
         return None
     if len(recorded) > 1:
@@ -618,12 +623,7 @@ def _temperature(rows: _Rows, columns: Mapping) -> float | None:
     "The temperature of the samples; None where none were drawn or no column has it."
     if "samples" not in columns or "temperature" not in columns:
         return None
-    name = "temperature"
-    temperatures = []
-    for cell, row_place in zip(columns[name], rows.places, strict=True):
-        if not _is_missing(cell):
-            temperatures.append(as_number(cell, place=row_place, name=name, where=rows.where))
-    return one_temperature(temperatures, rows.where)
+    return one_temperature(columns["temperature"], rows.places, rows.where)
 
 
 def _number_fields(rows: _Rows, columns: Mapping) -> dict[str, list]:

@@ -4,11 +4,13 @@
 
 # %% auto #0
 __all__ = ['MOST_TEXT', 'MOST_FILE', 'MOST_BYTES', 'check_size', 'check_names', 'open_parquet', 'parquet_batches', 'arrow_cells',
-           'as_number', 'check_text_names', 'column_named', 'Table', 'rows_of_arm', 'parse_table', 'read_table']
+           'as_number', 'check_text_names', 'column_named', 'Table', 'rows_of_arm', 'suffix_of', 'unpack',
+           'parse_table', 'read_table']
 
 # %% ../../nbs/files/00_tables.ipynb #9a88f275
 import contextlib
 import csv
+import gzip
 import hashlib
 import io
 import json
@@ -16,10 +18,11 @@ import math
 import numbers
 import os
 import re
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, repeat
 from operator import itemgetter, methodcaller
 from pathlib import Path
@@ -161,6 +164,36 @@ def _row(text: str, where: str) -> dict:
     )
 
 
+def _as_typed(cell: object) -> str:
+    "A cell as somebody types it in a command: text as it is, true, 0.1."
+    if isinstance(cell, str):
+        return cell
+    return json.dumps(cell, ensure_ascii=False)
+
+
+def _row_for_arm(text: str, where: str, arm: tuple[str, str] | None) -> dict:
+    "One object of JSON; a damaged one of another arm is that arm's name alone."
+    try:
+        return _row(text, where)
+    except ContractError:
+        if arm is None:
+            raise
+        column, word = arm
+        other = _name_of_arm(text, column)
+        if other in (None, word):
+            raise
+        return {column: other}
+
+
+def _name_of_arm(text: str, column: str) -> str | None:
+    "The arm of a row that strict JSON refuses; None where the row does not say."
+    with contextlib.suppress(ValueError, RecursionError):
+        row = json.loads(text)
+        if isinstance(row, dict) and column in row:
+            return _as_typed(row[column])
+    return None
+
+
 _MOST_CELLS = 10**7  # of a table whose keys vary, the empty ones counted
 _MOST_EMPTY = 100  # for each cell that holds something
 MOST_TEXT = 2**30  # bytes of JSON
@@ -214,7 +247,12 @@ def _transpose(
     return _Batch(columns, numbers)
 
 
-def _from_jsonl(file: BinaryIO, where: str, keep: _Keep | None) -> Iterator[_Batch]:
+def _from_jsonl(
+    file: BinaryIO,
+    where: str,
+    keep: _Keep | None,
+    arm: tuple[str, str] | None = None,  # column, word: other rows need not be sound
+) -> Iterator[_Batch]:
     "The rows of a file with one object a line."
     counts = Counter()
     for first, text in _blocks(file, where):
@@ -222,7 +260,10 @@ def _from_jsonl(file: BinaryIO, where: str, keep: _Keep | None) -> Iterator[_Bat
         if counts and not text.strip(" \t\r\n"):
             continue  # blank lines at the end
         lines = text.removesuffix("\n").split("\n")
-        rows = [_row(line, f"{where}, line {i}") for i, line in enumerate(lines, first)]
+        rows = [
+            _row_for_arm(line, f"{where}, line {i}", arm)
+            for i, line in enumerate(lines, first)
+        ]
         numbers = range(first, first + len(rows))
         yield _transpose(rows, numbers, counts, keep, f"{where}, line")
 
@@ -250,7 +291,12 @@ def _entries(text: str, where: str) -> list:
     return [json.dumps(entry).encode() for entry in entries]
 
 
-def _from_json(file: BinaryIO, where: str, keep: _Keep | None) -> Iterator[_Batch]:
+def _from_json(
+    file: BinaryIO,
+    where: str,
+    keep: _Keep | None,
+    arm: tuple[str, str] | None = None,  # as of `_from_jsonl`
+) -> Iterator[_Batch]:
     "The rows of a file that is one list."
     data = file.read(MOST_TEXT + 1)
     check_size(len(data), MOST_TEXT, where, "Split the file")
@@ -259,7 +305,8 @@ def _from_json(file: BinaryIO, where: str, keep: _Keep | None) -> Iterator[_Batc
     if not entries:
         return
     rows = [
-        _row(bytes(entry).decode(), f"{where}, row {i}") for i, entry in enumerate(entries, 1)
+        _row_for_arm(bytes(entry).decode(), f"{where}, row {i}", arm)
+        for i, entry in enumerate(entries, 1)
     ]
     yield _transpose(rows, range(1, len(rows) + 1), Counter(), keep, f"{where}, row")
 
@@ -600,9 +647,9 @@ def arrow_cells(
     column: Any,  # a pyarrow array
     where: str,
     name: str,
-    first: int = 1,  # number of its first row
+    rows: Sequence[int] | None = None,  # their numbers in the file; None: from 1
 ) -> list:
-    "A column as Python values, each checked; a refusal names the row, counted from `first`."
+    "A column as Python values, each checked; a refusal names the row by its number."
     import pyarrow
 
     kind = column.type
@@ -625,7 +672,8 @@ def arrow_cells(
         return cells
     has_single = re.search(r"\bfloat\b", str(kind)) is not None
     floats = _Floats(where, name, has_single and "double" not in str(kind))
-    return [floats.checked(value, row) for row, value in enumerate(cells, first)]
+    numbers = range(1, len(cells) + 1) if rows is None else rows
+    return [floats.checked(cell, row) for row, cell in zip(numbers, cells, strict=True)]
 
 # %% ../../nbs/files/00_tables.ipynb #f02faa18
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(\.[0-9]*)?|(\.[0-9]+))([eE][+-]?[0-9]+)?")
@@ -818,7 +866,7 @@ class Table:
     @cached_property
     def _unit(self) -> str:
         "What rows are counted in."
-        has_rows = Path(self.path).suffix.lower() in (".json", ".parquet")
+        has_rows = suffix_of(self.path) in (".json", ".parquet")
         return "row" if has_rows else "line"
 
     def place(self, i: int) -> str:
@@ -831,19 +879,27 @@ class Table:
         return tuple(map(self.place, range(len(self))))
 
     @cached_property
+    def _decoded(self) -> dict[str, tuple]:
+        "The columns that were decoded so far."
+        return {}
+
+    def _cells(self, name: str) -> tuple:
+        "The cells of a column as Python values; no other column is decoded."
+        if name not in self._decoded:
+            cells = self.held[name]
+            if _is_arrow(cells):
+                cells = arrow_cells(cells, self.where, name, self.rows)
+            self._decoded[name] = tuple(cells)
+        return self._decoded[name]
+
+    @property
     def columns(self) -> dict[str, tuple]:
         "All cells as Python values."
-        columns = {}
-        for name, cells in self.held.items():
-            if _is_arrow(cells):
-                columns[name] = tuple(arrow_cells(cells, self.where, name))
-            else:
-                columns[name] = tuple(cells)
-        return columns
+        return {name: self._cells(name) for name in self.held}
 
     def column(self, name: str, *, missing: tuple = (None,)) -> tuple:
         "The cells of a column that is there, none of which is missing."
-        cells = self.columns[column_named(name, self.names, self.where)]
+        cells = self._cells(column_named(name, self.names, self.where))
         gaps = [cells.index(value) for value in missing if value in cells]
         if gaps:
             refuse(
@@ -856,11 +912,6 @@ class Table:
 
     def name_column(self, name: str) -> tuple:
         "Names in a column, one in every row."
-        held = self.held[name]
-        if str(getattr(held, "type", "")) == "string" and not held.null_count:
-            names = tuple(arrow_cells(held, self.where, name))  # no other column is decoded
-            if "" not in names:
-                return names
         return self.column(name, missing=(None, ""))
 
     def _check_finite(self, name: str, values: np.ndarray) -> None:
@@ -905,13 +956,6 @@ def _take(cells: Any, rows: np.ndarray) -> Any:
     return [cells[i] for i in rows]
 
 
-def _as_typed(cell: object) -> str:
-    "A cell as somebody types it in a command: text as it is, true, 0.1."
-    if isinstance(cell, str):
-        return cell
-    return json.dumps(cell, ensure_ascii=False)
-
-
 def rows_of_arm(table: Table, name: str, word: str) -> Table:
     "The rows in which a column has this word, numbers and flags as they are typed."
     words = [_as_typed(cell) for cell in table.column(name)]
@@ -947,13 +991,37 @@ _READERS = {
 }
 
 
+def suffix_of(
+    name: str | os.PathLike,  # of a file
+) -> str:
+    "What the end of a name says of the format, in lower case; a `.gz` behind it says nothing."
+    path = Path(name)
+    if path.suffix.lower() == ".gz":
+        path = path.with_suffix("")
+    return path.suffix.lower()
+
+
+def unpack(file: BinaryIO, name: str, where: str) -> BinaryIO:
+    "The file itself, or what gzip packed in it where its name ends in `.gz`."
+    if not name.lower().endswith(".gz"):
+        return file
+    try:
+        with gzip.open(file) as packed:
+            data = packed.read(MOST_TEXT + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        cure = "It is cut off or damaged: copy it again"
+        refuse(where, "the file must be packed by gzip", str(error), cure, code="damaged")
+    check_size(len(data), MOST_TEXT, where, "Unpack it first, and split it")
+    return io.BytesIO(data)
+
+
 def _reader(name: str, where: str) -> Callable[..., Iterator[_Batch]]:
     "The function that reads a file of this name."
-    suffix = Path(name).suffix.lower()
+    suffix = suffix_of(name)
     if suffix not in _READERS:
         refuse(
             where,
-            f"the name must end in {', '.join(_READERS)}",
+            f"the name must end in {', '.join(_READERS)}, with or without .gz",
             repr(suffix or name),
             "Rename it to what it is; unpack an archive first, save a spreadsheet as CSV "
             "(UTF-8)",
@@ -1014,28 +1082,21 @@ def _with_column(name: str, keep: _Keep, where: str) -> _Keep:
     return keep_both
 
 
-def parse_table(
-    file: bytes | BinaryIO,  # bytes, or a file open for reading them
-    *,
-    name: str,  # its suffix says the format
-    keep: Callable | None = None,  # names of columns -> those that are needed; None: all
-    rows: tuple[str, str] | None = None,  # column, word: only the rows that have it there
-    where: str = "read_table",
-) -> Table:
-    "The table in these bytes: for callers who keep the very same bytes as evidence."
-    where = f"{where}: {name}"
+def _collect(
+    file: BinaryIO,
+    name: str,
+    keep: _Keep | None,
+    rows: tuple[str, str] | None,
+    where: str,
+) -> _Collected:
+    "All batches of a file; one without rows is refused."
     read_batches = _reader(name, where)
-    if isinstance(file, bytes):
-        file = io.BytesIO(file)
-    check_size(file.seek(0, os.SEEK_END), MOST_FILE, where, "Split the file")
-    file.seek(0)
-    sha = hashlib.file_digest(file, "sha256").hexdigest()
-    file.seek(0)
-    needed = keep
+    if rows and read_batches in (_from_jsonl, _from_json):
+        read_batches = partial(read_batches, arm=rows)
     if keep and rows:
-        needed = _with_column(rows[0], keep, where)
+        keep = _with_column(rows[0], keep, where)
     collected = _Collected()
-    for batch in read_batches(file, where, needed):
+    for batch in read_batches(unpack(file, name, where), where, keep):
         collected.add(batch)
         check_size(
             collected.n_bytes, MOST_BYTES, where, "Split the file, or leave columns out"
@@ -1047,6 +1108,27 @@ def parse_table(
             "none" if file.tell() else "an empty file",
             "Was the program that wrote it interrupted?",
         )
+    return collected
+
+
+def parse_table(
+    file: bytes | BinaryIO,  # bytes, or a file open for reading them
+    *,
+    name: str,  # its suffix says the format
+    keep: Callable | None = None,  # names of columns -> those that are needed; None: all
+    rows: tuple[str, str] | None = None,  # column, word: only the rows that have it there
+    where: str = "read_table",
+) -> Table:
+    "The table in these bytes: for callers who keep the very same bytes as evidence."
+    where = f"{where}: {name}"
+    _reader(name, where)  # refuses a name without a format
+    if isinstance(file, bytes):
+        file = io.BytesIO(file)
+    check_size(file.seek(0, os.SEEK_END), MOST_FILE, where, "Split the file")
+    file.seek(0)
+    sha = hashlib.file_digest(file, "sha256").hexdigest()
+    file.seek(0)
+    collected = _collect(file, name, keep, rows, where)
     held = {}
     for column in collected.names:
         held[column] = _join_parts(collected.parts[column], where)
@@ -1063,8 +1145,8 @@ def parse_table(
 
 
 def read_table(path: str | os.PathLike, **options) -> Table:  # of parse_table
-    "Rows of a .jsonl, .json, .csv, .tsv or .parquet file, nothing guessed."
-    if Path(path).suffix.lower() not in _READERS:
+    "Rows of a .jsonl, .json, .csv, .tsv or .parquet file, packed or not, nothing guessed."
+    if suffix_of(path) not in _READERS:
         parse_table(b"", name=str(path), **options)
     with open_file(path, options.get("where", "read_table")) as file:
         return parse_table(file, name=str(path), **options)

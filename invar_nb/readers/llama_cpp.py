@@ -233,7 +233,7 @@ def _arm(
     text = f"{logits.n_ctx} {logits.n_vocab} ".encode() + logits.tokens.tobytes()
     return WindowLosses.from_arrays(
         _windows(logits.n_chunk, logits.n_ctx),
-        [logits.rows] * logits.n_chunk,
+        np.full(logits.n_chunk, logits.rows),
         log_loss,
         columns=columns,
         model=logits.path.name,
@@ -455,7 +455,7 @@ def _arm_of_log(path: str | os.PathLike, means: _RunningMeans) -> WindowLosses:
     }
     return WindowLosses.from_arrays(
         _windows(n_chunk, means.n_ctx),
-        [means.n_ctx - 1 - means.n_ctx // 2] * n_chunk,
+        np.full(n_chunk, means.n_ctx - 1 - means.n_ctx // 2),
         np.maximum(np.diff(sums, prepend=0), 0),
         model=Path(path).name,
         data_id=f"llama.cpp log, n_ctx={means.n_ctx}, {n_chunk} chunks",

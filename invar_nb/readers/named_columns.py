@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from pathlib import Path
 
 import numpy as np
@@ -347,7 +348,7 @@ def _of_text(
 ) -> list[tuple[object, object]]:
     "(log-probability, name) of each token of a text."
     if tokens is None:
-        tokens = [None] * len(values)
+        tokens = repeat(None, len(values))
     return [
         (None, token) if entry is None else _of_text_token(entry, token, where)
         for entry, token in zip(values, tokens, strict=True)
@@ -465,7 +466,7 @@ class _Choice:
         return [self.in_file(name) for name in used]
 
 
-_NUMBERS = ("loss", "tokens", "n_bytes", "score", "samples", "temperature")
+_NUMBERS = ("loss", "tokens", "n_bytes", "score", "samples")
 
 
 def _cells_of(table: Table, column: str, role: str, has_arrays: bool) -> Sequence:
@@ -473,6 +474,8 @@ def _cells_of(table: Table, column: str, role: str, has_arrays: bool) -> Sequenc
     kind = role.partition(" ")[0]
     if has_arrays and role in ("loss", *BESIDE):
         return table.column(column)
+    if role == "temperature":
+        return table.column(column, missing=())  # not every row need say it
     if kind in _NUMBERS:
         return table.numbers(column, flags=kind == "score")
     return table.name_column(column)
@@ -501,7 +504,7 @@ def _tokens_of_rows(columns: Mapping[str, Sequence], n: int) -> Sequence:
     for name in BESIDE[:3]:
         if name in columns and isinstance(columns[name][0], (list, tuple)):
             return columns[name]
-    return [None] * n
+    return [*repeat(None, n)]
 
 
 def _losses_of_rows(
@@ -785,7 +788,10 @@ def _tries(plain: PlainColumns, tries: Sequence[int]) -> Scores:
         )
     first, *further = dict.fromkeys(tries or (1, min(10, fewest)))
     values = {k: [pass_at_k(n, c, k) for n, c in counts] for k in (first, *further)}
-    temperature = one_temperature(plain.cells.get("temperature", ()), plain.table.where)
+    temperature = None
+    if "temperature" in plain.cells:
+        table = plain.table
+        temperature = one_temperature(plain.cells["temperature"], table.places, table.where)
     return Scores(
         ids=plain.cells["id"],
         values=values[first],
