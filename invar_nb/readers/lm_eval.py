@@ -26,7 +26,7 @@ from ..arms.window_losses import WindowLosses
 from ..files.answers import ASKED_VALUES
 from ..foundations.refuse import UsageError, as_choice, is_finite, refuse
 from ..foundations.store import as_file, as_shape, read_file, read_lines
-from .reader import Reader, Reading
+from .reader import Example, Reader, Reading
 
 # %% ../../nbs/readers/01_lm_eval.ipynb #c009
 _NAME = re.compile(r"(?:samples_(.+)|results)_(\d{4}-\d\d-\d\dT[\d-]{8}(?:\.\d+)?)\.jsonl?")
@@ -822,4 +822,10 @@ LM_EVAL = Reader(
     recognise=recognise_lm_eval,
     read=read_lm_eval,
     options=("tasks", "filter", "score", "slices", "cluster"),
+    takes_scores=True,
+    example=Example(
+        you_have="folders with `samples_*.jsonl`, any number of tasks",
+        command="invar-nb compare results/base results/tuned",
+        units="documents or questions",
+    ),
 )

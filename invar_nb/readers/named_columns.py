@@ -4,15 +4,16 @@
 
 # %% auto #0
 __all__ = ['USUAL', 'ARRAYS', 'BESIDE', 'DOCUMENTS', 'COUNTS', 'REPEATS', 'TABLE', 'choose_columns', 'token_losses', 'read_reply',
-           'PlainColumns', 'read_columns', 'average_repeats', 'refuse_unequal', 'read_plain', 'is_table']
+           'PlainColumns', 'read_columns', 'average_repeats', 'refuse_unequal', 'read_plain', 'is_table',
+           'check_repeats']
 
 # %% ../../nbs/readers/06_named_columns.ipynb #5c7cb1cc
 import math
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import repeat
+from dataclasses import dataclass, field, fields
+from itertools import chain, repeat
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from ..arms.arm import Scores, listed
 from ..arms.window_losses import WindowLosses, as_means
 from ..arms.windows import SPLITS
 from ..files.answers import ELSEWHERE, one_temperature
-from ..files.tables import Table, check_names, column_named, read_table
+from ..files.tables import Table, check_names, column_named, read_table, suffix_of
 from invar_nb.foundations.refuse import (
     PairingError,
     UsageError,
@@ -29,9 +30,9 @@ from invar_nb.foundations.refuse import (
     is_finite,
     refuse,
 )
-from ..foundations.store import canonical_json, digest, strict_json
+from ..foundations.store import as_path, canonical_json, digest, strict_json
 from ..metrics.means import usual_direction
-from .reader import Reader, Reading, Roles
+from .reader import Example, Reader, Reading, Roles, json_lines
 from ..statistics.proportions import pass_at_k
 from ..statistics.totals import unit_codes
 
@@ -930,7 +931,43 @@ def _losses(plain: PlainColumns, sums: bool) -> WindowLosses:
 # %% ../../nbs/readers/06_named_columns.ipynb #nc000006
 def is_table(path: Path, names: set[str], reading: Reading) -> bool:
     "Whether the name of a file ends as one of rows."
-    return path.suffix.lower() in (".jsonl", ".json", ".csv", ".tsv", ".parquet")
+    return suffix_of(path) in (".jsonl", ".json", ".csv", ".tsv", ".parquet")
+
+
+def _have_other_counts(arms: Sequence[Mapping[str, Scores]]) -> bool:
+    "Whether some arm averages another number of rows of an id than the first."
+    counts_of_first: dict[str, int] = {}
+    for arm in chain.from_iterable(by_task.values() for by_task in arms):
+        counts = dict(zip(arm.ids, arm.repeats.tolist(), strict=True))
+        counts_of_first = counts_of_first or counts
+        if any(counts_of_first.get(name, n) != n for name, n in counts.items()):
+            return True
+    return False
+
+
+def check_repeats(
+    paths: Mapping[str, str | os.PathLike],  # name of an arm -> file
+    reading: Reading,
+    arms: Sequence[
+        Mapping[str, Scores]
+    ] = (),  # task -> arm of each file, where they were read
+) -> None:
+    "Refuse tables that hold other numbers of rows of an id than the first one does."
+    if arms and not (reading.repeats == "mean" and _have_other_counts(arms)):
+        return
+    roles = Roles(**{role.name: getattr(reading, role.name) for role in fields(Roles)})
+    first, *tables = [
+        read_columns(as_path(path), roles, reading.arm.get(name))
+        for name, path in paths.items()
+    ]
+    for table in tables:
+        refuse_unequal(first, table)
+
+
+def _example(arm: int) -> dict[str, str]:
+    "Twenty scores."
+    rows = [{"id": i, "f1": (i * 7 % 10 + arm * (i % 3)) / 12} for i in range(20)]
+    return {f"{('base', 'tuned')[arm]}.jsonl": json_lines(rows)}
 
 
 TABLE = Reader(
@@ -951,5 +988,14 @@ TABLE = Reader(
         "sums",
         "slices",
         "arm",
+    ),
+    takes_scores=True,
+    is_guess=True,
+    check_together=check_repeats,
+    example=Example(
+        you_have="a score or a loss of each example",
+        command="invar-nb compare base.jsonl tuned.jsonl --score f1",
+        units="examples",
+        files=_example,
     ),
 )
