@@ -1068,7 +1068,7 @@ def test_a_temperature_that_some_rows_do_not_record_is_that_of_the_others(tmp_pa
         read_plain(tmp_path / "d.csv")
 
 
-# --- what is wrong in the rows of another arm -------------------------------------------------------------------------------------------
+# --- what is wrong in the rows of another arm ---
 @pytest.mark.parametrize("ending", ["jsonl", "json", "csv", "parquet"])
 def test_the_rows_of_an_arm_that_nobody_asked_for_may_hold_no_number(tmp_path, ending):
     rows = [

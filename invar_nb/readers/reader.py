@@ -27,18 +27,24 @@ class Roles:
     cluster: str | None = None  # what rows belong to
     slices: Sequence[str] = ()  # to slice scores by
     rename: Mapping[str, str] = field(default_factory=dict)  # old name -> new name
+    at: str = ""  # path of the rows in a file of JSON; "": at its top
+    fields: Mapping[str, str] = field(default_factory=dict)  # column -> path in a row
 
 # %% ../../nbs/readers/00_reader.ipynb #c002
 @dataclass(frozen=True, kw_only=True)
 class Reading(Roles):
-    "What files of other tools do not say by themselves; a score or a slice may be a field."
+    "What files of other tools do not say by themselves; any column may be a path."
 
     tasks: tuple[str, ...] = ()  # of a folder; (): all
     filter: str | tuple[str, ...] | None = None  # of lm-eval, where a task has several
     better: str | tuple[str, ...] | None = None  # of a score: higher or lower; NAME=WORD each
     repeats: str = "refuse"  # of an id: "mean" averages, "unequal" other counts too
     sums: bool = False  # the losses are sums
+    intersect: bool = False  # items that one arm lacks are left out, and counted
     same_unit: bool = False  # scores are in one unit, however far their ranges differ
+    label: str | None = None  # column of answers with what is right; a path too
+    prediction: str | None = None  # and with what was said
+    seed: str | None = None  # column of runs
     labels: tuple[str, ...] = ()  # all classes of answers, in order; (): those that occur
     references: tuple[str, ...] = ()  # files with the right translation of each line
     tokenize: str = "13a"  # what a word of a translation is
