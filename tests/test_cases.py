@@ -1,6 +1,7 @@
 """Files as people keep them: in the form of other tools, of two scales, of another encoding. What is read, what is refused, and whether the
 way out that a refusal names is one. The inputs lie in data/cases."""
 
+import gzip
 import json
 import re
 import shutil
@@ -186,11 +187,8 @@ ANSWERS, ROWS = (
         ),
         (
             ("lm_eval_samples_only_base", "lm_eval_samples_only_new"),
-            3,
-            (
-                "results_2025-01-02T03-04-05.678901.json must lie beside",
-                "--column id=doc_id with --score acc",
-            ),
+            0,
+            ("acc -6 points", "without their results file"),
         ),
         (
             (
@@ -206,14 +204,24 @@ ANSWERS, ROWS = (
         ),
         (
             ANSWERS,
+            0,
+            ("accuracy -6 points",),
+        ),
+        (
+            (*ANSWERS, "--column", "label=golden"),
             3,
-            ("Rename 'item_id' to 'id' and 'gold' to 'label', or", "--score correct"),
+            ("there must be a column 'golden'", "Did you mean 'gold'?"),
         ),
         ((*ANSWERS, "--score", "correct"), 0, ("correct -6 points",)),
         (
-            (*ANSWERS, "--column", "id=item_id"),
-            2,
-            ("Rename its columns to id, label and prediction, or say --score NAME",),
+            (*ANSWERS, "--column", "id=item_id", "--column", "label=gold"),
+            0,
+            ("accuracy -6 points",),
+        ),
+        (
+            (*ANSWERS, "--by", "metadata.subject", "--score", "correct"),
+            0,
+            ("metadata.subject s0",),
         ),
         (
             (*ANSWERS, "--column", "id=item_id", "--score", "correct"),
@@ -223,23 +231,26 @@ ANSWERS, ROWS = (
         ((*ROWS, "--score", "passed"), 3, ("every id must occur once", "--set repeats=mean")),
         ((*ROWS, "--score", "passed", "--set", "repeats=mean"), 0, ("passed -",)),
         (
-            (*ROWS, "--score", "pass@3"),
-            3,
-            (
-                "pass@k must be counted from columns samples and correct_samples",
-                "Write one row a problem",
-            ),
+            (*ROWS, "--score", "pass@3", "--score", "pass^3"),
+            0,
+            ("pass@3 -6 points", "pass^3"),
+        ),
+        (
+            (*ROWS, "--score", "pass@4"),
+            2,
+            ("got pass@4, and a problem with 3. Ask for fewer tries",),
         ),
         (
             ("helm_base.json", "helm_new.json"),
-            3,
-            ("as HELM writes it", "columns id and score: instance_id"),
+            0,
+            ("exact_match -6 points",),
         ),
         (
-            ("evalplus_base.json", "evalplus_new.json"),
-            3,
-            ("as evalplus writes it", "columns id and score", "base_status"),
+            ("evalplus_base.json", "evalplus_new.json", "--score", "base"),
+            0,
+            ("base -6 points",),
         ),
+        (("evalplus_base.json", "evalplus_new.json"), 0, ("plus 0 points",)),
         (
             ("ids_int.csv", "ids_float.csv"),
             3,
@@ -353,22 +364,7 @@ def test_what_the_refusals_name_works(said, tmp_path):
 
 
 RIGHT = [(f"q{i}", i % 4 > 0) for i in range(16)]
-TOOLS = {  # what a tool writes of these, and where its refusal sends to
-    "promptfoo": (
-        "r.json",
-        lambda: json.dumps(
-            {
-                "evalId": "eval-1",
-                "results": {
-                    "version": 3,
-                    "results": [
-                        {"testIdx": i, "score": float(y)} for i, (_, y) in enumerate(RIGHT)
-                    ],
-                },
-            }
-        ),
-        "testIdx of each of results.results, and its score",
-    ),
+TOOLS = {  # what a tool writes of these that is not read, and where its refusal sends to
     "the Trainer": (
         "trainer_state.json",
         lambda: json.dumps(
@@ -378,21 +374,7 @@ TOOLS = {  # what a tool writes of these, and where its refusal sends to
                 "log_history": [{"step": i, "loss": 2.0} for i in range(16)],
             }
         ),
-        "a run each, with seed and a metric of its log_history",
-    ),
-    "OpenAI evals": (
-        "events.jsonl",
-        lambda: "".join(
-            json.dumps(event) + "\n"
-            for event in [
-                {"spec": {"eval_name": "e.dev.v0"}},
-                *(
-                    {"run_id": "1", "type": "match", "sample_id": name, "data": {"correct": y}}
-                    for name, y in RIGHT
-                ),
-            ]
-        ),
-        "sample_id of each event of type match, and correct in its data",
+        "give the folder that holds a folder for each seed",
     ),
     "HELM": (
         "scenario_state.json",
@@ -408,17 +390,13 @@ TOOLS = {  # what a tool writes of these, and where its refusal sends to
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_what_another_tool_wrote_is_named_with_the_table_to_write_of_it(said, tmp_path, tool):
+def test_what_another_tool_wrote_is_named_with_what_to_do(said, tmp_path, tool):
     name, written, where = TOOLS[tool]
     for arm in "ab":
         (tmp_path / arm).mkdir()
         (tmp_path / arm / name).write_text(written())
     code, text = said("compare", f"a/{name}", f"b/{name}")
-    assert (
-        code == 3
-        and f"as {tool} writes it. Write a table of it with the columns id and score: " in text
-        and where in text
-    ), text
+    assert code == 3 and f"as {tool} writes it. " in text and where in text, text
 
 
 def test_a_log_that_does_not_say_its_context_is_told_how_to_write_one(said, tmp_path):
@@ -888,72 +866,142 @@ MARKS = {
 }
 
 
-def test_promptfoo_is_named_with_where_its_scores_lie(said, tmp_path):
+def change_in(text):
+    "The first line of an answer, without the name of what changed."
+    return re.search(
+        r"[-+]?[\d.]+ (points|%) \(95 % CI [^)]*\)|0 points[^;.]*|[-+]\S+ \(95 % CI[^)]*\)",
+        text,
+    )[0]
+
+
+def test_promptfoo_is_read_as_the_table_of_its_scores(said, tmp_path):
     for arm, marks in MARKS.items():
         (tmp_path / f"{arm}.json").write_text(json.dumps(promptfoo(marks)))
-    code, text = said("compare", "a.json", "b.json")
-    assert (
-        code == 3
-        and "a.json, as promptfoo writes it. Write a table of it with the columns id and score: testIdx of each of results.results, and its score."
-        in text
-    ), text
-    for arm in MARKS:
         write_table(
             tmp_path / f"{arm}.csv",
-            (
-                {"id": row["testIdx"], "score": row["score"]}
-                for row in json.loads((tmp_path / f"{arm}.json").read_text())["results"][
-                    "results"
-                ]
-            ),
+            ({"id": i, "score": score} for i, score in enumerate(marks)),
         )
-    assert said("compare", "a.csv", "b.csv")[0] in (0, 1)
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.json.gz").write_bytes(
+            gzip.compress((tmp_path / f"{name}.json").read_bytes())
+        )
+    code, text = said("compare", "a.json", "b.json")
+    table = said("compare", "a.csv", "b.csv")[1]
+    assert code in (0, 1) and change_in(text) == change_in(table), (text, table)
+    assert change_in(said("compare", "a.json.gz", "b.json.gz")[1]) == change_in(table)
+    by_paths = [
+        f"--column={word}" for word in ("rows=results.results", "id=testIdx", "score=score")
+    ]
+    assert change_in(said("compare", "a.json", "b.json", *by_paths)[1]) == change_in(table)
+    code, text = said("compare", "a.json", "b.json", "--score", "scores")
+    assert code == 2 and "must be one of 'score', 'success'; got 'scores'" in text, text
 
 
-def test_a_log_of_openai_evals_is_named_with_where_its_scores_lie(said, tmp_path):
+def test_two_models_in_one_file_of_promptfoo_are_two_arms(said, tmp_path):
+    both = promptfoo(MARKS["a"])
+    for arm, marks in MARKS.items():
+        rows = promptfoo(marks)["results"]["results"]
+        both["results"]["results"] += [{**row, "provider": {"id": arm}} for row in rows]
+    both["results"]["results"] = [
+        row for row in both["results"]["results"] if "provider" in row
+    ]
+    (tmp_path / "both.json").write_text(json.dumps(both))
+    code, text = said("evaluate", "both.json")
+    cure = re.search(r"--column (arm=provider.id=a,b)", text)
+    assert code == 2 and "the rows must be of one model; got 'a', 'b'" in text and cure, text
+    code, text = said("compare", "both.json", "--column", cure[1])
+    assert code in (0, 1) and "Intervals over 20 examples" in text, text
+
+
+def test_a_log_of_openai_evals_is_read_as_the_table_of_its_scores(said, tmp_path):
     for arm, marks in MARKS.items():
         (tmp_path / f"{arm}.jsonl").write_text(
             "".join(json.dumps(row) + "\n" for row in openai_evals(marks))
         )
+        write_table(
+            tmp_path / f"{arm}.csv",
+            ({"id": i, "correct": int(score > 0.5)} for i, score in enumerate(marks)),
+        )
     code, text = said("compare", "a.jsonl", "b.jsonl")
-    assert (
-        code == 3
-        and "a.jsonl, as OpenAI evals writes it." in text
-        and "sample_id of each event of type match, and correct in its data." in text
-    ), text
-    for arm in MARKS:
+    table = said("compare", "a.csv", "b.csv")[1]
+    assert code in (0, 1) and change_in(text) == change_in(table), (text, table)
+
+
+@pytest.mark.parametrize("folders", ["seed_{}", "run-{}", "lr1e-4-seed={}/checkpoint-30"])
+def test_a_folder_of_states_of_the_trainer_is_read_as_the_table_of_its_runs(
+    said, tmp_path, folders
+):
+    for arm, loss in (("a", 2.0), ("b", 2.1)):
+        losses = [loss + i % 3 / 50 + (arm == "b") * i / 900 for i in range(5)]
+        for i, value in enumerate(losses):
+            run = tmp_path / arm / folders.format(i)
+            run.mkdir(parents=True)
+            (run / "trainer_state.json").write_text(json.dumps(trainer(value)))
         write_table(
             tmp_path / f"{arm}.csv",
-            (
-                {"id": row["sample_id"], "score": int(row["data"]["correct"])}
-                for line in (tmp_path / f"{arm}.jsonl").read_text().splitlines()
-                for row in [json.loads(line)]
-                if row.get("type") == "match"
-            ),
+            ({"config.seed": i, "eval_loss": value} for i, value in enumerate(losses)),
         )
-    assert said("compare", "a.csv", "b.csv")[0] in (0, 1)
+    code, text = said("compare", "a", "b", "--metric", "eval_loss")
+    table = said("compare", "a.csv", "b.csv", "--metric", "eval_loss")[1]
+    assert code in (0, 1) and change_in(text) == change_in(table), (text, table)
+    (tmp_path / "a" / folders.format(0).partition("/")[0]).rename(tmp_path / "a" / "final")
+    code, text = said("compare", "a", "b", "--metric", "eval_loss")
+    assert code == 3 and "the folder of each run must say its seed; got 'final'" in text, text
 
 
-def test_a_state_of_the_trainer_is_named_and_its_runs_are_a_table(said, tmp_path):
-    for arm, loss in (("a", 2.0), ("b", 2.1)):
-        (tmp_path / f"{arm}.json").write_text(json.dumps(trainer(loss)))
+def test_samples_of_lm_eval_are_read_alone_renamed_and_as_a_list(said, tmp_path):
+    for arm in ("base", "new"):
+        (file,) = (tmp_path / f"lm_eval_samples_only_{arm}").iterdir()
+        rows = [json.loads(line) for line in file.read_text().splitlines()]
+        (tmp_path / f"{arm}.jsonl").write_text(file.read_text())
+        (tmp_path / f"{arm}.json").write_text(json.dumps(rows, indent=1))
+        shutil.copy(file, file.with_suffix(".json"))
+        file.unlink()
+    for files in (
+        ("lm_eval_samples_only_base", "lm_eval_samples_only_new"),
+        ("base.jsonl", "new.jsonl"),
+        ("base.json", "new.jsonl"),
+    ):
+        code, text = said("compare", *files)
+        assert code == 0 and "acc -6 points" in text and "were not checked" in text, text
+    rows[3]["prompt_hash"] = rows[2]["prompt_hash"]
+    (tmp_path / "new.json").write_text(json.dumps(rows))
+    code, text = said("compare", "base.json", "new.json")
+    assert code == 3 and "prompt" in text, text
+
+
+def test_a_file_that_is_one_object_is_told_how_to_name_its_rows(said, tmp_path):
+    for arm, marks in MARKS.items():
+        rows = [{"n": i, "m": {"f1": score}} for i, score in enumerate(marks)]
+        (tmp_path / f"{arm}.json").write_text(
+            json.dumps({"model": arm, "out": {"rows": rows}})
+        )
     code, text = said("compare", "a.json", "b.json")
-    assert (
-        code == 3
-        and "a.json, as the Trainer writes it." in text
-        and "log_history" in text
-        and "seed" in text
-    ), text
-    for arm, loss in (("a", 2.0), ("b", 2.1)):
-        write_table(
-            tmp_path / f"{arm}.csv",
-            (
-                {
-                    "seed": i,
-                    "terminal": "ok",
-                    "eval_loss": trainer(loss + i % 3 / 50)["log_history"][-1]["eval_loss"],
-                }
-                for i in range(5)
-            ),
-        )
-    assert said("compare", "a.csv", "b.csv", "--metric", "eval_loss")[0] in (0, 1)
+    cure = re.search(r"--column (rows=out.rows)", text)
+    assert code == 3 and "JSON list of objects; got dict" in text and cure, text
+    words = ["--column", cure[1], "--column", "id=n"]
+    code, text = said("compare", "a.json", "b.json", *words, "--score", "m.f2")
+    assert code == 3 and "Did you mean 'm.f1'?" in text, text
+    assert said("compare", "a.json", "b.json", *words, "--score", "m.f1")[0] in (0, 1)
+    code, text = said("compare", "a.json", "b.json", "--column", "rows=out.row")
+    assert code == 3 and "'out.row' must lead to rows; got none" in text, text
+
+
+def test_what_all_arms_have_is_compared_and_the_headline_counts_both_sides(said, tmp_path):
+    for arm, n in (("a", 20), ("b", 17)):
+        rows = [{"id": i, "f1": score} for i, score in enumerate(MARKS[arm])][-n:]
+        (tmp_path / f"{arm}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        rows = [{"id": i, "f1": score} for i, score in enumerate(MARKS[arm])][-17:]
+        (tmp_path / f"{arm}17.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    assert said("compare", "a.jsonl", "b.jsonl")[0] == 3
+    code, text = said("compare", "a.jsonl", "b.jsonl", "--intersect")
+    sentence = "On the 17 that all have, of 20 (baseline) and 17 (candidate)."
+    assert code in (0, 1) and sentence in text, text
+    same = said("compare", "a17.jsonl", "b17.jsonl", "--intersect")[1]
+    assert change_in(same) == change_in(text) and "that all have" not in same, same
+    assert said("compare", "a.jsonl", "b.jsonl", "--intersect")[0] in (0, 1)
+    assert said("verify", "r", out=False)[0] == 0
+    other = [{"id": f"x{i}", "f1": score} for i, score in enumerate(MARKS["b"])]
+    (tmp_path / "c.jsonl").write_text("".join(json.dumps(row) + "\n" for row in other))
+    code, text = said("compare", "a.jsonl", "c.jsonl", "--intersect")
+    assert code == 3 and "lacks 20 of 20" in text, text

@@ -199,7 +199,9 @@ def evidence(tmp_path, monkeypatch):
     return tmp_path
 
 
-LISTED = [c for c in commands() if not any(word in c for word in ELSEWHERE)]
+LISTED = [
+    c for c in commands() if not any(word in c for word in ELSEWHERE) and " help " not in c
+]
 CHECK = "invar-nb verify REPORT"
 
 
@@ -256,11 +258,63 @@ def test_the_python_of_a_row_answers(evidence):
 
 
 def test_a_server_row_is_run_where_a_server_is():
-    served = [c for c in commands() if c not in LISTED]
+    served = [c for c in commands() if c not in LISTED and " help " not in c]
     assert len(served) == 1 and re.search(
         r'"compare",\s+address,\s+BASE',
         (ROOT / "tests" / ELSEWHERE["openai:"]).read_text(),
     )
+
+
+READ = [reader for reader in READERS if reader.read]
+
+
+@pytest.fixture
+def example(request, tmp_path, monkeypatch):
+    "The folder with the example of a reader, or where it has no files with real ones."
+
+    def written(reader):
+        if reader.example.files is None:
+            return request.getfixturevalue("evidence")
+        monkeypatch.chdir(tmp_path)
+        for arm in (0, 1):
+            for name, content in reader.example.files(arm).items():
+                path = Path(name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return tmp_path
+
+    return written
+
+
+@pytest.mark.parametrize("reader", READ, ids=lambda reader: reader.name)
+def test_the_example_of_a_reader_is_recognised_and_compared(reader, example, capsys):
+    folder = example(reader)
+    _, _, baseline, candidate, *options = shlex.split(reader.example.command)
+    references = tuple(word for word in options if word.startswith("references="))
+    for file in (baseline, candidate):
+        assert find_source(file, Reading(references=references)) is reader
+    code = main([TASKS.get(word, word) for word in shlex.split(reader.example.command)[1:]])
+    answer = capsys.readouterr()
+    assert code in (0, 1), answer.err
+    assert " parts: " in answer.out or re.search(r"Intervals over \d+ ", answer.out), (
+        answer.out
+    )
+    assert main(["verify", str(next(folder.glob("invar-nb-*")))]) == 0
+
+
+def test_the_guide_and_the_help_list_every_kind(capsys):
+    page = json.loads((ROOT / "nbs" / "i-have-files.ipynb").read_text())["cells"]
+    shown = json.dumps([cell.get("outputs") for cell in page])
+    assert main(["help", "files"]) == 0
+    listed = capsys.readouterr().out
+    for reader in READ:
+        for text in (shown, listed):
+            assert reader.known_by in text and reader.example.command in text, reader.name
+
+
+def test_a_kind_that_is_not_read_says_what_to_do_instead():
+    assert all(reader.cure for reader in READERS if not reader.read)
+    assert all(reader.example for reader in READ)
 
 
 def test_every_format_has_a_row(evidence):
@@ -276,6 +330,5 @@ def test_every_format_has_a_row(evidence):
         find_source(path, Reading(references=("x",) if path in texts else ())).name
         for path in named - {"docs.jsonl", "questions.jsonl"}
     }
-    assert found | {"losses"} == {
-        reader.name for reader in READERS
-    }  # our own losses are made by `score`
+    by_hand = {"losses"}  # made by `score`
+    assert found | by_hand <= {reader.name for reader in READ} and found

@@ -205,13 +205,18 @@ def test_both_formats_give_one_arm(tmp_path, task, scorer):
     assert is_inspect_log(packed)
     if ZSTD:
         same(plain, read_inspect_log(packed, score=scorer)[task])
-    else:
-        with pytest.raises(
-            ContractError,
-            match=r"needs Python 3.14 or the package zstandard; got neither. pip install 'invar_nb\[inspect\]', or inspect log dump",
-        ) as caught:
-            read_inspect_log(packed, score=scorer)
-        assert caught.value.code == "not_installed"
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="Python reads Zstandard itself")
+def test_an_archive_of_zstandard_is_refused_where_nothing_unpacks_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    with pytest.raises(
+        ContractError,
+        match=r"needs Python 3.14 or the package zstandard; got neither. In the clone: pip "
+        r"install '.\[inspect\]', or inspect log dump FILE > FILE.json.$",
+    ) as caught:
+        read_inspect_log(DATA / "base" / "texts.eval", score="match")
+    assert caught.value.code == "not_installed"
 
 
 def test_damaged_archives_are_refused(tmp_path, monkeypatch):

@@ -713,7 +713,9 @@ def test_direction_numbers_and_names_are_needed(tmp_path):
         assert part in refused(folder, UsageError, **options)
     file = next(folder.glob("samples_*"))
     (folder / "mine.jsonl").write_bytes(file.read_bytes())
-    assert "the name that lm_eval gave it; got mine.jsonl" in refused(folder / "mine.jsonl")
+    assert "samples without a results file must have a number of each row" in refused(
+        folder / "mine.jsonl"
+    )
     beside = next(folder.glob("results_*"))
     shutil.copy(beside, folder / f"mine_{TIME}.json")
     assert (
@@ -724,7 +726,7 @@ def test_direction_numbers_and_names_are_needed(tmp_path):
     beside.write_text('{"results": ')
     assert "must say what was done in the task 'own'; got Expecting value" in refused(folder)
     beside.unlink()
-    assert f"results_{TIME}.json must lie beside" in refused(file)
+    assert "Copy results_<time>.json beside them" in refused(file)  # no usual metric in it
     file.unlink()
     assert "Run lm_eval with --log_samples" in refused(folder) and "must exist" in refused(
         tmp_path / "none"

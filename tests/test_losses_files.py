@@ -95,6 +95,17 @@ def of_batch(suffix=".jsonl", **change):
     return parse_losses(out.getvalue(), name="x" + suffix)
 
 
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+def test_a_writer_refuses_a_window_that_it_has_written(suffix):
+    for batches, place in (([["a", "b"], ["c", "b"]], "row 4"), ([["a", "a"]], "row 2")):
+        writer = LossWriter(
+            io.BytesIO(), suffix, names=["window_id", "tokens", "log_loss"], windows=4
+        )
+        with pytest.raises(ContractError, match=f"{place}: window_id must be unique"):
+            for ids in batches:
+                writer.write({"window_id": ids, "tokens": [1, 2], "log_loss": [0.5, 0.6]})
+
+
 # --- the arm --------------------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     "change, part",

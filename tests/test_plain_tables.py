@@ -1047,3 +1047,49 @@ def test_the_cure_for_tries_as_a_metric_of_counts_works(tmp_path):
     assert code == 2 and (cure := re.search(r"say (--score pass@7)", err)), err
     code, out, _ = shell("evaluate", file, *cure[1].split(), "--out", tmp_path / "r")
     assert code == 0 and "pass@7 0." in out
+
+
+def test_a_temperature_that_some_rows_do_not_record_is_that_of_the_others(tmp_path):
+    for name, cells in (("a.jsonl", (None, 0.8)), ("b.csv", ("", "0.8")), ("c.csv", ("", ""))):
+        rows = [
+            {"id": i, "samples": 4, "correct_samples": i % 5, "temperature": cells[i % 2]}
+            for i in range(20)
+        ]
+        lines = [json.dumps(row) for row in rows]
+        if name.endswith(".csv"):
+            lines = [",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+        arm = read_plain(tmp_path / name)
+        assert arm.provenance.get("temperature") == (None if name == "c.csv" else 0.8)
+    (tmp_path / "d.csv").write_text("id,samples,correct_samples,temperature\n1,4,2,hot\n")
+    with pytest.raises(
+        ContractError, match=r"'temperature' must be a finite number; got 'hot' \(line 2\)"
+    ):
+        read_plain(tmp_path / "d.csv")
+
+
+# --- what is wrong in the rows of another arm ---
+@pytest.mark.parametrize("ending", ["jsonl", "json", "csv", "parquet"])
+def test_the_rows_of_an_arm_that_nobody_asked_for_may_hold_no_number(tmp_path, ending):
+    rows = [
+        {"id": i, "arm": arm, "f1": float("nan") if (arm, i) == ("c", 3) else i / 12}
+        for i in range(12)
+        for arm in "abc"
+    ]
+    file = tmp_path / f"both.{ending}"
+    if ending == "parquet":
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        parquet.write_table(pa.Table.from_pylist(rows), file)
+    elif ending == "csv":
+        lines = [",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]
+        file.write_text("\n".join(lines) + "\n")
+    elif ending == "json":
+        file.write_text(json.dumps(rows))
+    else:
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert len(read_plain(file, rows=("arm", "b")).values) == 12
+    with pytest.raises(ContractError) as caught:
+        read_plain(file, rows=("arm", "c"))
+    assert re.search(r"(line|row) (12|13)\b", str(caught.value)), caught.value

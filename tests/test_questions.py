@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from commands import shell
 from small_models import (
     byte_tokenizer,
     gpt2,
@@ -260,3 +261,29 @@ def test_likelihoods_equal_a_float64_loop(models, examples, name):
     assert of["0.0"][0] > of["0.1"][0], (
         "a longer text that begins with the candidate cannot be more probable"
     )
+
+
+def test_a_field_of_questions_is_their_cluster(tmp_path):
+    "As a field of files is: kinds of minimal pairs, for instance."
+    root = save(gpt2(257), tmp_path / "base")
+    save(llama(257, tied=True), tmp_path / "new")
+    rows = [
+        {
+            "id": i,
+            "prompt": f"{i} is",
+            "candidates": [" odd", " even"],
+            "label": " odd" if i % 2 else " even",
+            "meta": {"kind": f"k{i // 4}"},
+        }
+        for i in range(48)
+    ]
+    (tmp_path / "q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert read_examples(tmp_path / "q.jsonl", "meta.kind").columns["cluster"][4] == "k1"
+    line = ["compare", root, tmp_path / "new", "--questions", tmp_path / "q.jsonl"]
+    line += ["--out", tmp_path / "r", "--force"]
+    code, out, err = shell(*line, "--column", "cluster=meta.kind")
+    assert code in (0, 1) and "Intervals over 12 clusters" in out, (out, err)
+    code, out, err = shell(*line, "--column", "cluster=meta.sort")
+    assert code == 3 and "some row must have 'meta.sort'; got none of 48" in err, err
+    code, out, err = shell(*line, "--column", "id=meta.kind")
+    assert code == 2 and "--column id= works only with files of other tools" in err, err

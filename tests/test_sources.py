@@ -211,7 +211,7 @@ def test_what_is_refused_and_how(tmp_path):
     with pytest.raises(UsageError, match="filter is an option of lm-eval"):
         read_arms(a, Reading(filter="x"))
     with pytest.raises(
-        UsageError, match="cluster is an option of lm-eval, inspect, answers, table"
+        UsageError, match="cluster is an option of lm-eval, inspect, .*answers, table"
     ):
         read_arms(llama / "base.kld", Reading(cluster="seed"))
     with pytest.raises(ContractError, match="must be a column 'seed'"):

@@ -495,10 +495,12 @@ def test_a_number_of_parquet_that_is_not_finite_is_refused_with_its_row(bad, kin
         table.numbers("loss")
     for act in (
         lambda: table.columns,
-        lambda: parse_table(data, name="x.parquet", rows=("arm", "a")),
+        lambda: parse_table(data, name="x.parquet", rows=("arm", "b")).columns,
     ):
         with pytest.raises(ContractError, match=re.escape(where + "Write null")):
             act()
+    other_arm = parse_table(data, name="x.parquet", rows=("arm", "a"))
+    assert other_arm.columns["loss"] == (1, 0.5)
     cured = parquet_bytes({"loss": column.slice(0, 3)})
     assert parse_table(cured, name="x.parquet").numbers("loss").tolist() == [1, 2, 0.5]
 
@@ -665,7 +667,7 @@ def test_no_files(tmp_path):
     cases = {
         "absent.csv": "must exist",
         "d.csv": "a folder",
-        "x.csv.gz": "unpack",
+        "x.csv.zip": "unpack",
         "x.xlsx": "CSV",
         "x": "must end in",
         "x.txt": "'.txt'",

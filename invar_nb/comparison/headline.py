@@ -248,6 +248,21 @@ def _few_documents_text(rows: Sequence[Row]) -> str:
     return "".join(f"; {text}" for text in clauses)
 
 # %% ../../nbs/comparison/16_headline.ipynb #c031
+def _shared_sentence(study: object) -> str:
+    "` On the 14 that all have, of 16 (baseline) and 20 (q4).`, where items were left out."
+    counts: Counter = Counter()  # of the items in each arm's files
+    n_shared = 0
+    for (name, _), arm in study.arms.items():
+        before = arm.provenance.get("intersected")
+        if before:
+            counts[name] += before
+            n_shared += len(arm) if name == BASELINE else 0
+    if not counts:
+        return ""
+    sizes = [f"{n:,} ({name})" for name, n in counts.items()]
+    return f" On the {n_shared:,} that all have, of {', '.join(sizes[:-1])} and {sizes[-1]}."
+
+
 def study_headline(
     study: object,  # a Study
 ) -> str:
@@ -257,8 +272,9 @@ def study_headline(
     if not rows and not failed:
         return _level_headline(study)
     words = StudyWords.of(study)
+    shared = _shared_sentence(study)
     if len(rows) == 1 and not failed:
-        return row_headline(rows[0], words.name_beside_others(rows[0]))
+        return row_headline(rows[0], words.name_beside_others(rows[0])) + shared
     counted_rows = rows
     choice = ""
     if words.is_grid:  # a candidate counts once, by its worst part
@@ -270,4 +286,4 @@ def study_headline(
     subject = words.subject(rows)
     few_documents = _few_documents_text(rows)
     few_units = _few_units_sentences(rows, words)
-    return f"{subject}: {counts}{few_documents}.{choice}{few_units}"
+    return f"{subject}: {counts}{few_documents}.{choice}{few_units}{shared}"

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['COLUMNS', 'MOST_VALUES', 'ASKED_VALUES', 'UNREAD', 'ELSEWHERE', 'SCHEMA', 'one_temperature',
-           'predictions_from_columns', 'predictions_bytes', 'write_predictions', 'parse_kept', 'read_predictions']
+           'predictions_from_columns', 'predictions_bytes', 'write_predictions', 'parse_kept', 'name_answers',
+           'read_predictions']
 
 # %% ../../nbs/files/02_answers.ipynb #625bf3b6
 import json
@@ -22,7 +23,13 @@ import numpy as np
 
 from ..arms.arm import as_name, as_text, listed
 from ..arms.predictions import Predictions, as_labels
-from .tables import as_number, check_text_names, column_named, parse_table
+from invar_nb.files.tables import (
+    Wanted,
+    as_number,
+    check_text_names,
+    column_named,
+    parse_table,
+)
 from invar_nb.foundations.refuse import (
     UsageError,
     as_listed,
@@ -537,11 +544,16 @@ def _as_lists(columns: Mapping, where: str) -> dict[str, list]:
 
 # %% ../../nbs/files/02_answers.ipynb #temp00
 def one_temperature(
-    values: Iterable[float | None],  # of each problem; None, NaN: not recorded there
-    where: str,  # what an error calls the table
+    cells: Iterable,  # of each problem, text or numbers; None, NaN: not recorded there
+    places: Iterable[str],  # what an error calls each row
+    where: str,  # and the table
 ) -> float | None:
     "The temperature at which the samples of an arm were drawn; None where no row says it."
-    recorded = {float(value) for value in values if value is not None and value == value}
+    recorded = {
+        float(as_number(cell, place=row_place, name="temperature", where=where))
+        for cell, row_place in zip(cells, places, strict=True)
+        if not _is_missing(cell)
+    }
     if not recorded:
         return None
     if len(recorded) > 1:
@@ -618,12 +630,7 @@ def _temperature(rows: _Rows, columns: Mapping) -> float | None:
     "The temperature of the samples; None where none were drawn or no column has it."
     if "samples" not in columns or "temperature" not in columns:
         return None
-    name = "temperature"
-    temperatures = []
-    for cell, row_place in zip(columns[name], rows.places, strict=True):
-        if not _is_missing(cell):
-            temperatures.append(as_number(cell, place=row_place, name=name, where=rows.where))
-    return one_temperature(temperatures, rows.where)
+    return one_temperature(columns["temperature"], rows.places, rows.where)
 
 
 def _number_fields(rows: _Rows, columns: Mapping) -> dict[str, list]:
@@ -850,22 +857,62 @@ def parse_kept(data: bytes, name: str) -> Predictions:
         **{name: header.get(name) for name in _KEPT},
     )
 
+# %% ../../nbs/files/02_answers.ipynb #rolesco0
+_USUAL = {
+    "id": ELSEWHERE["id"],
+    "label": ("gold", "gold_label", "y_true"),
+    "prediction": ("pred", "predicted_label", "y_pred"),
+}
+
+
+def _usual_name(role: str, columns: Mapping) -> str | None:
+    "The one column that others call by a usual name of this role."
+    matching = [name for name in columns if name in _USUAL[role]]
+    return matching[0] if len(matching) == 1 else None
+
+
+def name_answers(
+    columns: Mapping[str, Sequence],
+    roles: Mapping[
+        str, str | None
+    ],  # id, label, prediction -> column; None: by its usual name
+    where: str,
+) -> dict[str, Sequence]:
+    "The columns with id, label and prediction under these names."
+    names = {}  # column -> role
+    for role in _USUAL:
+        name = roles.get(role)
+        if name is None and role not in columns:
+            name = _usual_name(role, columns)
+        if name is not None:
+            names[column_named(name, columns, where)] = role
+    renamed = {name: cells for name, cells in columns.items() if name not in names.values()}
+    return {names.get(name, name): cells for name, cells in renamed.items()} | {
+        role: columns[name] for name, role in names.items()
+    }
+
 # %% ../../nbs/files/02_answers.ipynb #kept0003
 def read_predictions(
     path: str | os.PathLike,  # .jsonl, .json, .csv, .tsv, .parquet, or a file that we wrote
     *,
     model: str = "",  # a name for reports
     rows: tuple[str, str] | None = None,  # column, word: only the rows that have it there
-    **options,  # of predictions_from_columns: labels, slices, cluster, normalize, ...
+    **options,  # id, label, prediction: columns, or paths in a row; at: path of the rows in a
+    # file of JSON; fields: further paths; and those of predictions_from_columns
 ) -> Predictions:
     "Predictions from a file, as `predictions_from_columns` makes them of its columns."
     where = f"read_predictions: {path}"
     data = read_file(path, "read_predictions")
     first_line = data.partition(b"\n")[0]
     if f'"schema":"{SCHEMA[:-1]}'.encode() not in first_line:
-        table = parse_table(data, name=str(path), rows=rows)
+        roles = {role: options.pop(role, None) for role in ("id", "label", "prediction")}
+        named = [*roles.values(), options.get("cluster"), *(options.get("slices") or ())]
+        fields = [*filter(None, named), *options.pop("fields", ())]
+        wanted = Wanted(options.pop("at", ""), fields)
+        table = parse_table(data, name=str(path), rows=rows, wanted=wanted)
+        columns = name_answers(table.columns, roles, where)
         return predictions_from_columns(
-            table.columns, places=table.places, where=where, model=model, **options
+            columns, places=table.places, where=where, model=model, **options
         )
     arm = parse_kept(data, str(path))
     if options.get("cluster"):

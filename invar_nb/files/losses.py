@@ -409,6 +409,7 @@ class LossWriter:
         self._held = []  # batches that are not yet a row group
         self._rows = 0  # in these batches
         self._written = 0  # rows in the file
+        self._ids: set[str] = set()  # of all windows so far
         self._parquet = None  # a writer of pyarrow; None: JSON lines
         if suffix == ".jsonl":
             self._write_line({"digest": "sha256:" + "0" * 64})
@@ -474,11 +475,25 @@ class LossWriter:
                     "Nothing is cut or repeated",
                 )
 
+    def _check_ids(self, ids: Sequence[str]) -> None:
+        "Refuse a window that stands in a batch twice, or in one that came before."
+        check_repeats(ids, self._place)
+        if not self._ids.isdisjoint(ids):
+            row = next(row for row, name in enumerate(ids) if name in self._ids)
+            refuse(
+                self._place(row),
+                "window_id must be unique",
+                f"{ids[row]!r}, which an earlier batch has",
+                "Write each window once",
+            )
+        self._ids.update(ids)
+
     def write(self, batch: Mapping) -> None:  # of any number of rows
         "Add windows: arrays and columns of texts (or sequences of strings), by name."
         self._check_names(batch)
         columns = {name: as_column(name, batch[name], self._place) for name in self.names}
         self._check_lengths(columns)
+        self._check_ids(columns["window_id"])
         self._digests.update(columns)
         self._held.append(columns)
         self._rows += len(columns["tokens"])

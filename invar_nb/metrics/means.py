@@ -4,9 +4,10 @@
 
 # %% auto #0
 __all__ = ['accuracy_metric', 'LOWER', 'HIGHER', 'SHARES', 'score_metric', 'share_fields', 'usual_direction', 'drawn_at',
-           'tries_detail', 'names_share', 'score_of', 'pass_at']
+           'tries_detail', 'names_share', 'score_of', 'pass_at', 'pass_hat_k']
 
 # %% ../../nbs/metrics/02_means.ipynb #c012
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ import numpy as np
 
 from ..arms.arm import Arm
 from ..foundations.interval import Interval
-from ..foundations.refuse import refuse
+from ..foundations.refuse import as_count, refuse
 from .metric import Detail, Metric
 from ..statistics.jackknife import jackknife_ratio
 from invar_nb.statistics.proportions import (
@@ -136,11 +137,15 @@ def drawn_at(arm: Arm) -> str:
 
 
 def tries_detail(arm: Arm, level: float) -> Detail:
-    "What a report says beside pass@k of a table of counts."
-    return Detail(
-        brief=drawn_at(arm),
-        notes=(f"pass@k: the unbiased estimate of Chen et al. (2021), {drawn_at(arm)}.",),
-    )
+    "What a report says beside pass@k and pass^k of a table of counts."
+    estimates = {"pass@": "Chen et al. (2021)", "pass^": "Yao et al. (2024)"}
+    names = (arm.score, *arm.others)
+    notes = [
+        f"{start}k: the unbiased estimate of {source}, {drawn_at(arm)}."
+        for start, source in estimates.items()
+        if any(name.startswith(start) for name in names)
+    ]
+    return Detail(brief=drawn_at(arm), notes=tuple(notes))
 
 
 SHARES = (
@@ -234,7 +239,7 @@ class _Score:
         "How it is measured: as right and wrong, as a share, or as a number of any size."
         title = self.name or arms[0].score
         as_share = {"totals": self.totals, "unit": "share", "margin": 0.02}
-        if title.startswith("pass@"):
+        if title.startswith(("pass@", "pass^")):
             return as_share | {"detail": tries_detail}
         values = np.concatenate([*map(self.values, arms)])
         if ((values == 0) | (values == 1)).all():
@@ -340,3 +345,15 @@ def pass_at(
         detail=tries.detail,
         missing=partial(_too_few_samples, k),
     )
+
+# %% ../../nbs/metrics/02_means.ipynb #pashat02
+def pass_hat_k(
+    n: int,  # samples drawn for one problem
+    c: int,  # of them correct, 0 <= c <= n
+    k: int,  # tries that must all be right, 1 <= k <= n
+) -> float:
+    "Unbiased estimate of P(all of k tries are right) (Yao et al. 2024, section 3)."
+    n = as_count(n, where="pass_hat_k", name="n")
+    k = as_count(k, where="pass_hat_k", name="k", maximum=n, code="counts")
+    c = as_count(c, where="pass_hat_k", name="c", minimum=0, maximum=n, code="counts")
+    return math.perm(c, k) / math.perm(n, k)

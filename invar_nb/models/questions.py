@@ -24,7 +24,7 @@ from ..arms.predictions import Predictions
 from ..arms.window_losses import WindowLosses
 from ..arms.windows import Window
 from ..files.answers import predictions_from_columns
-from ..files.tables import read_table
+from ..files.tables import Wanted, read_table
 from ..foundations.refuse import UsageError, as_choice, refuse, suggest
 from ..foundations.store import as_shape, canonical_json, digest
 from .score import score_plan
@@ -72,9 +72,10 @@ TRUTHS = ("expected", "label")  # columns that may say which candidate is right;
 
 def read_examples(
     path: str | Path,  # .jsonl, .json or .parquet
+    cluster: str | None = None,  # column, or path in a row, of what belongs together
 ) -> Examples:
     "Questions of a file; raises ContractError at the first row that is none."
-    table = read_table(path)
+    table = read_table(path, wanted=Wanted(fields=[cluster] if cluster else []))
     where = f"read_examples: {path}"
     # Where there is none of them, the last one is asked for, and refused by its name
     truth = next((name for name in TRUTHS if name in table.names), TRUTHS[-1])
@@ -99,7 +100,8 @@ def read_examples(
         candidates=candidates,
         answers=answers,
         places=tuple(f"{line} of {path}" for line in table.places),
-        columns={name: cells for name, cells in table.columns.items() if name not in roles},
+        columns={name: cells for name, cells in table.columns.items() if name not in roles}
+        | ({"cluster": table.name_column(cluster)} if cluster else {}),
     )
 
 

@@ -17,7 +17,7 @@ import msgspec
 from ..arms.arm import Scores, listed
 from ..foundations.refuse import UsageError, as_choice, refuse
 from ..foundations.store import as_shape, read_lines
-from .reader import Reader, Reading
+from .reader import Example, Reader, Reading, json_lines
 
 # %% ../../nbs/readers/04_every_eval.ipynb #c007
 _VERSIONS = re.compile(r"(instance_level_eval_)?0\.[23]\.\d+")  # of one form
@@ -155,10 +155,28 @@ def is_every_eval(path: Path, names: set[str], reading: Reading) -> bool:
     return {"evaluation_id", "sample_id", "evaluation_name", "evaluation"} <= names
 
 
+def _example(arm: int) -> dict[str, str]:
+    "Twenty samples of one evaluation."
+    names = {"schema_version": "0.3.0", "evaluation_name": "GSM8K"}
+    names |= {"evaluation_id": f"gsm8k/{arm}", "model_id": f"org/{arm}"}
+    rows = []
+    for i in range(20):
+        is_right = (i * 7 + arm) % 3 > 0
+        mark = {"score": float(is_right), "is_correct": is_right}
+        rows.append({**names, "sample_id": f"{i}", "sample_hash": f"h{i}", "evaluation": mark})
+    return {f"{('base', 'tuned')[arm]}_samples.jsonl": json_lines(rows)}
+
+
 EVERY_EVAL = Reader(
     name="every-eval",
     known_by="Every Eval Ever samples",
     recognise=is_every_eval,
     read=read_every_eval,
     options=("better",),
+    example=Example(
+        you_have="sample rows of version 0.2 or 0.3",
+        command="invar-nb compare base_samples.jsonl tuned_samples.jsonl",
+        units="samples, joined by hash",
+        files=_example,
+    ),
 )

@@ -44,7 +44,7 @@ from invar_nb.readers.lm_eval import (
     fields_of,
     noting_clusters,
 )
-from .reader import Reader, Reading
+from .reader import Example, Reader, Reading
 
 # %% ../../nbs/readers/02_inspect_logs.ipynb #c009
 _OPENING = re.compile(  # a log that leaves its defaults out names no version
@@ -778,4 +778,10 @@ INSPECT = Reader(
     recognise=recognise_inspect,
     read=read_inspect_log,
     options=("tasks", "score", "better", "slices", "cluster"),
+    takes_scores=True,
+    example=Example(
+        you_have="`.eval` or JSON logs, in a folder or alone",
+        command="invar-nb compare logs/base logs/tuned --task choices --score choice",
+        units="samples, their epochs averaged",
+    ),
 )

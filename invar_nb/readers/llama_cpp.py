@@ -23,7 +23,7 @@ from ..arms.window_losses import WindowLosses
 from ..foundations.refuse import PairingError, refuse
 from ..foundations.store import as_file, digest, open_file, read_file
 from ..metrics.divergence import EDGES, change_columns, change_counts
-from .reader import Reader, Reading
+from .reader import Example, Reader, Reading
 
 # %% ../../nbs/readers/03_llama_cpp.ipynb #k0000013
 _MAGIC, _HEAD = b"_logits_", 20  # bytes before the tokens
@@ -233,7 +233,7 @@ def _arm(
     text = f"{logits.n_ctx} {logits.n_vocab} ".encode() + logits.tokens.tobytes()
     return WindowLosses.from_arrays(
         _windows(logits.n_chunk, logits.n_ctx),
-        [logits.rows] * logits.n_chunk,
+        np.full(logits.n_chunk, logits.rows),
         log_loss,
         columns=columns,
         model=logits.path.name,
@@ -455,7 +455,7 @@ def _arm_of_log(path: str | os.PathLike, means: _RunningMeans) -> WindowLosses:
     }
     return WindowLosses.from_arrays(
         _windows(n_chunk, means.n_ctx),
-        [means.n_ctx - 1 - means.n_ctx // 2] * n_chunk,
+        np.full(n_chunk, means.n_ctx - 1 - means.n_ctx // 2),
         np.maximum(np.diff(sums, prepend=0), 0),
         model=Path(path).name,
         data_id=f"llama.cpp log, n_ctx={means.n_ctx}, {n_chunk} chunks",
@@ -547,6 +547,11 @@ LOGITS = Reader(
     recognise=recognise_logits,
     read=read_logit_arm,
     read_pair=read_logit_pair,
+    example=Example(
+        you_have="two files of `--kl-divergence-base`",
+        command="invar-nb compare base.kld tuned.kld",
+        units="chunks in text order",
+    ),
 )
 PERPLEXITY_LOG = Reader(
     name="perplexity log",
@@ -554,4 +559,9 @@ PERPLEXITY_LOG = Reader(
     recognise=recognise_perplexity_log,
     read=read_perplexity_log,
     read_pair=read_perplexity_pair,
+    example=Example(
+        you_have="output of `llama-perplexity --ppl-output-type 1`",
+        command="invar-nb compare base.log tuned.log",
+        units="chunks in text order",
+    ),
 )

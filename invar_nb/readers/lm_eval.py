@@ -8,6 +8,7 @@ __all__ = ['LM_EVAL', 'is_lm_eval', 'by_task', 'Fields', 'fields_of', 'check_fie
 
 # %% ../../nbs/readers/01_lm_eval.ipynb #c026
 import hashlib
+import json
 import math
 import os
 import re
@@ -25,8 +26,16 @@ from ..arms.predictions import Predictions
 from ..arms.window_losses import WindowLosses
 from ..files.answers import ASKED_VALUES
 from ..foundations.refuse import UsageError, as_choice, is_finite, refuse
-from ..foundations.store import as_file, as_shape, read_file, read_lines
-from .reader import Reader, Reading
+from invar_nb.foundations.store import (
+    as_file,
+    as_shape,
+    canonical_json,
+    open_file,
+    read_file,
+    read_lines,
+)
+from ..metrics.means import usual_direction
+from .reader import Example, Reader, Reading
 
 # %% ../../nbs/readers/01_lm_eval.ipynb #c009
 _NAME = re.compile(r"(?:samples_(.+)|results)_(\d{4}-\d\d-\d\dT[\d-]{8}(?:\.\d+)?)\.jsonl?")
@@ -49,29 +58,20 @@ def is_lm_eval(path: str | os.PathLike) -> bool:
         return False
 
 
-def _name_of_file(path: Path, where: str) -> re.Match:
-    "The parts of a file's name; refused where lm_eval did not give it."
-    match = _NAME.fullmatch(as_file(path, where).name)
-    if match is None:
-        refuse(
-            where,
-            "the file must have the name that lm_eval gave it",
-            path.name,
-            f"Name it samples_<task>_<time>.jsonl, beside its results_<time>.json, {_ALONE}",
-        )
-    return match
-
-
 def _files_to_read(path: Path, where: str) -> Iterable[Path]:
     "The sample files of a folder, or of the run that one of its files names."
     if path.is_dir():
         return path.rglob("samples_*_*.json*")
-    task, time = _name_of_file(path, where).groups()
+    task, time = _NAME.fullmatch(path.name).groups()
     return [path] if task else path.parent.rglob(f"samples_*_{time}.json*")
 
 
 def _sample_files(path: Path, where: str) -> dict[str, list[Path]]:
-    "Sample files by task, oldest first."
+    """Sample files by task, oldest first.
+
+    A file that lm_eval did not name so does not say its task: that is called ''."""
+    if not path.is_dir() and not _NAME.fullmatch(as_file(path, where).name):
+        return {"": [path]}
     named = []
     for file in _files_to_read(path, where):
         match = _NAME.fullmatch(file.name)
@@ -127,6 +127,7 @@ class _TaskInfo(msgspec.Struct):
     n_samples: _Counts = msgspec.field(name="n-samples")
     n_shot: object = msgspec.field(name="n-shot")
     higher_is_better: dict = {}
+    unchecked: bool = False  # taken from the rows: there is no results file
 
     @property
     def numbers(self) -> list[_Number]:
@@ -143,29 +144,80 @@ class _TaskInfo(msgspec.Struct):
         return str(self.configs.output_type)
 
 
-def _results_file(file: Path, where: str) -> Path:
-    "The results file of the same time as a sample file."
-    time = _NAME.fullmatch(file.name)[2]
+def _results_beside(file: Path, where: str) -> Path | None:
+    "The results file of the same time as a sample file; None where the samples stand alone."
+    match = _NAME.fullmatch(file.name)
+    if match is None:
+        return None
+    time = match[2]
     results = [
         other
         for other in file.parent.glob(f"*_{time}.json")
         if not other.name.startswith("samples_")
     ]
-    if len(results) != 1:
-        files = "files" if len(results) > 1 else "file"
+    if len(results) > 1:
         refuse(
             where,
-            f"results_{time}.json must lie beside {file.name}",
-            f"{len(results) or 'no'} such {files}",
-            "Copy it too, since counts, versions and directions of the metrics are in it, "
-            f"{_ALONE}",
+            f"one results_{time}.json must lie beside {file.name}",
+            f"{len(results)} such files",
+            "Copy the output folder of one run again",
         )
-    return results[0]
+    return results[0] if results else None
+
+
+class _Outcome(msgspec.Struct):
+    "What the first rows say of the numbers in all of them."
+
+    filter: str
+    metrics: list[str] = []
+
+
+def _info_in_rows(file: Path, where: str) -> _TaskInfo:
+    "What the rows themselves say of a task: the names of their numbers."
+    must = "samples without a results file must say their filter and metrics"
+    cure = f"Copy results_<time>.json beside {file.name}, {_ALONE}"
+    results: dict[str, object] = {}
+    for line_place, line in _lines(file, where):
+        cells = as_shape(line, dict, line_place, must, _COPY_AGAIN)
+        outcome = as_shape(cells, _Outcome, line_place, must, cure)
+        metrics = outcome.metrics or [name for name in cells if usual_direction(name)]
+        for metric in metrics:
+            if isinstance(cells.get(metric), (int, float)):
+                results[f"{metric},{outcome.filter}"] = None
+    directions = {}
+    for key in results:
+        metric = key.rpartition(",")[0]
+        directions[metric] = {"higher": True, "lower": False}.get(usual_direction(metric))
+    return _TaskInfo(
+        results=results,
+        configs=_Config(),
+        versions=None,
+        task_hashes="",
+        n_samples=_Counts(effective=0),
+        n_shot=None,
+        higher_is_better=directions,
+        unchecked=True,
+    )
+
+
+def _lines(file: Path, where: str) -> Iterator[tuple[str, bytes]]:
+    "The rows of a sample file with their places: lines, or the entries of one JSON list."
+    with open_file(file, where) as opened:
+        is_list = opened.read(64).lstrip().startswith(b"[")
+    if not is_list:
+        yield from read_lines(file, where)
+        return
+    must = "a sample file must be lines of JSON, or one list"
+    entries = as_shape(read_file(file, where), list[dict], where, must, _COPY_AGAIN)
+    for number, entry in enumerate(entries, 1):
+        yield f"{where}, row {number}", json.dumps(entry).encode()
 
 
 def _results(file: Path, task: str, where: str) -> tuple[dict, _TaskInfo]:
     "The results file of a sample file, and what it says about the task."
-    path = _results_file(file, where)
+    path = _results_beside(file, where)
+    if path is None:
+        return {}, _info_in_rows(file, where)
     must = f"{path.name} must say what was done in the task {task!r}"
     cure = (
         "It is of another run, or older than lm-eval 0.4.5: copy the whole output folder "
@@ -404,17 +456,35 @@ class _Items:
     values: list
 
 
-def _as_row(line: bytes, line_place: str) -> tuple[dict, _Row]:
+def _hashed(value: object) -> str:
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+
+
+def _with_hashes(cells: dict) -> dict:
+    "A row with hashes of its own, where the harness was too old to write some."
+    hashes = {
+        "doc_hash": _hashed(cells.get("doc")),
+        "prompt_hash": _hashed(cells.get("arguments", cells.get("doc"))),
+        "target_hash": _hashed(cells.get("target")),
+    }
+    return hashes | cells
+
+
+def _as_row(line: bytes, line_place: str, may_lack_hashes: bool = False) -> tuple[dict, _Row]:
     "All cells of a line, and those that every row has."
     must = "every line must be a JSON object with the hashes of a row"
     cure = f"Run lm_eval 0.4.5 or newer. {_COPY_AGAIN}"
     cells = as_shape(line, dict, line_place, must, cure)
+    if may_lack_hashes:
+        cells = _with_hashes(cells)
     return cells, as_shape(cells, _Row, line_place, must, cure, strict=False)
 
 
 def _check_rows(task: _Task, n_rows: int, task_hash: str) -> None:
     "Refuse rows whose number or hashes are not those of the results file."
     info = task.info
+    if info.unchecked:
+        return
     if n_rows != info.n_samples.effective:
         refuse(
             task.where,
@@ -439,8 +509,8 @@ def _read_items(
 ) -> _Items:
     "The documents of a task whose rows have the task's filter."
     rows, hashed = [], hashlib.sha256()
-    for line_place, line in read_lines(task.file, task.where):
-        cells, row = _as_row(line, line_place)
+    for line_place, line in _lines(task.file, task.where):
+        cells, row = _as_row(line, line_place, may_lack_hashes=task.info.unchecked)
         hashed.update((row.doc_hash + row.prompt_hash + row.target_hash).encode())
         if row.filter != task.filter:
             continue
@@ -504,20 +574,25 @@ def _source_of(task: _Task, n_examples: int) -> dict:
         "metric_asked": task.metric == task.metric_asked,
         "other_metrics": other_metrics,
         "other_filters": other_filters,
-    }
+    } | ({"unchecked": True} if info.unchecked else {})
 
 
 def _about(task: _Task, n_examples: int) -> dict:
     "The fields that every arm has: model, data_id, provenance."
+    data_id = f"lm-eval:{task.name}@{task.info.versions}:{task.metric},{task.filter}"
+    if task.info.unchecked:  # what it was is in the hashes of the rows
+        data_id = f"lm-eval samples:{task.metric},{task.filter}"
     return {
         "model": str(task.run.get("model_name") or ""),
         "provenance": {"source": _source_of(task, n_examples)},
-        "data_id": f"lm-eval:{task.name}@{task.info.versions}:{task.metric},{task.filter}",
+        "data_id": data_id,
     }
 
 
 def _check_number(task: _Task, ours: float) -> None:
     "Refuse rows whose mean is not the number of the results file."
+    if task.info.unchecked:
+        return
     key = f"{task.metric},{task.filter}"
     theirs = task.info.results[key]
     if is_finite(theirs) and math.isclose(theirs, ours, rel_tol=1e-9, abs_tol=1e-12):
@@ -533,6 +608,13 @@ def _check_number(task: _Task, ours: float) -> None:
 def _scores(task: _Task, items: _Items, values: Sequence[float]) -> Scores:
     "The numbers of a metric, one a document."
     is_higher = task.info.higher_is_better.get(task.metric)
+    if not isinstance(is_higher, bool) and task.info.unchecked:
+        refuse(
+            task.where,
+            f"it must be known whether a higher {task.metric} is better",
+            "no results file, and a name that does not say it",
+            "Copy results_<time>.json beside the samples, or choose another with score=",
+        )
     if not isinstance(is_higher, bool):
         refuse(
             task.where,
@@ -713,6 +795,13 @@ def _open_task(
     score = request.scores.get(name, request.scores.get(""))
     filter = request.filters.get(name, request.filters.get(""))
     numbers = _choose(info, filter, score)
+    if not numbers and info.unchecked:
+        refuse(
+            f"{_WHERE}: {files[-1].name}",
+            "samples without a results file must have a number of each row",
+            "none",
+            f"Copy results_<time>.json beside them, {_ALONE}",
+        )
     if not numbers:
         refuse(
             _WHERE,
@@ -822,4 +911,10 @@ LM_EVAL = Reader(
     recognise=recognise_lm_eval,
     read=read_lm_eval,
     options=("tasks", "filter", "score", "slices", "cluster"),
+    takes_scores=True,
+    example=Example(
+        you_have="folders with `samples_*.jsonl`, any number of tasks",
+        command="invar-nb compare results/base results/tuned",
+        units="documents or questions",
+    ),
 )

@@ -4,14 +4,16 @@
 
 # %% auto #0
 __all__ = ['USUAL', 'ARRAYS', 'BESIDE', 'DOCUMENTS', 'COUNTS', 'REPEATS', 'TABLE', 'choose_columns', 'token_losses', 'read_reply',
-           'PlainColumns', 'read_columns', 'average_repeats', 'refuse_unequal', 'read_plain', 'is_table']
+           'PlainColumns', 'read_columns', 'average_repeats', 'refuse_unequal', 'read_plain', 'is_table',
+           'check_repeats']
 
 # %% ../../nbs/readers/06_named_columns.ipynb #5c7cb1cc
 import math
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from itertools import chain, repeat
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +22,14 @@ from ..arms.arm import Scores, listed
 from ..arms.window_losses import WindowLosses, as_means
 from ..arms.windows import SPLITS
 from ..files.answers import ELSEWHERE, one_temperature
-from ..files.tables import Table, check_names, column_named, read_table
+from invar_nb.files.tables import (
+    Table,
+    Wanted,
+    check_names,
+    column_named,
+    read_table,
+    suffix_of,
+)
 from invar_nb.foundations.refuse import (
     PairingError,
     UsageError,
@@ -28,9 +37,9 @@ from invar_nb.foundations.refuse import (
     is_finite,
     refuse,
 )
-from ..foundations.store import canonical_json, digest, strict_json
-from ..metrics.means import usual_direction
-from .reader import Reader, Reading, Roles
+from ..foundations.store import as_path, canonical_json, digest, strict_json
+from ..metrics.means import pass_hat_k, usual_direction
+from .reader import Example, Reader, Reading, Roles, json_lines
 from ..statistics.proportions import pass_at_k
 from ..statistics.totals import unit_codes
 
@@ -53,7 +62,17 @@ USUAL = {  # role: names by which a column is taken for it
     "loss": ("loss", "log_loss", "nll", "cross_entropy"),
     "tokens": ("tokens", "n_tokens", "num_tokens", "token_count"),
     "n_bytes": ("n_bytes", "bytes", "num_bytes", "byte_count"),
-    "score": ("score", "f1", "exact_match", "em", "acc", "accuracy", "correct", "reward"),
+    "score": (
+        "score",
+        "f1",
+        "exact_match",
+        "em",
+        "acc",
+        "accuracy",
+        "correct",
+        "passed",
+        "reward",
+    ),
     "cluster": ("cluster", "cluster_id", "document_id", "passage_id", "group_id"),
 }
 ARRAYS = ("prompt_logprobs", "token_logprobs", "logprobs", "choices")  # one for each token
@@ -120,28 +139,46 @@ def _as_names(score: str | Sequence[str] | None) -> list[str]:
     return [*dict.fromkeys(score or ())]
 
 
-def _tries_in(scores: Sequence[str]) -> list[int]:
-    "k of each pass@k, where all scores are such; else none."
-    matches = [re.fullmatch(r"pass@([1-9]\d{0,5})", name) for name in scores]
-    if not all(matches):
-        return []
-    return [int(match[1]) for match in matches]
+_TRIES = re.compile(r"pass([@^])([1-9]\d{0,5})")
+_ESTIMATES = {"@": pass_at_k, "^": pass_hat_k}  # one of k tries is right; all of them are
+
+
+def _tries_in(scores: Sequence[str]) -> list[str]:
+    "pass@k and pass^k, where all scores are such; else none."
+    return [*scores] if all(map(_TRIES.fullmatch, scores)) else []
 
 
 def _counts_for(scores: Sequence[str], columns: Sequence[str], where: str) -> dict[str, str]:
-    "The columns of counts where scores are pass@k, which need them; else none."
-    if not _tries_in(scores):
+    """The columns of which pass@k and pass^k are counted; none for other scores.
+
+    Counts of samples and of right ones, or a score of each row, the rows of a problem being
+    its samples."""
+    if not _tries_in(scores) or {*scores} & {*columns}:
         return {}
     counts = _find_counts(columns)
-    if not counts and not {*scores} & {*columns}:
+    if counts:
+        return counts
+    score = _find_usual("score", columns, (), where)
+    if score is None:
         refuse(
             where,
-            "pass@k must be counted from columns samples and correct_samples",
+            "pass@k must be counted from columns samples and correct_samples, or from a score "
+            "of each sample",
             f"columns {listed(columns)}",
-            "Write one row a problem, with how many samples were "
-            "drawn and how many of them were right",
+            "Write one row a problem, with how many samples were drawn and how many of them "
+            "were right, or a row a sample with a column passed",
         )
-    return counts
+    return {"score": score}
+
+
+def _names_said(roles: Roles) -> Iterator[str]:
+    "Every column that the user named; one that is no column may be a path."
+    yield from _as_names(roles.score)
+    yield from roles.slices
+    for role in USUAL:
+        name = getattr(roles, role)
+        if name and role != "score":
+            yield name
 
 
 def _columns_said(roles: Roles, columns: Sequence[str], where: str) -> dict[str, str]:
@@ -347,7 +384,7 @@ def _of_text(
 ) -> list[tuple[object, object]]:
     "(log-probability, name) of each token of a text."
     if tokens is None:
-        tokens = [None] * len(values)
+        tokens = repeat(None, len(values))
     return [
         (None, token) if entry is None else _of_text_token(entry, token, where)
         for entry, token in zip(values, tokens, strict=True)
@@ -465,7 +502,7 @@ class _Choice:
         return [self.in_file(name) for name in used]
 
 
-_NUMBERS = ("loss", "tokens", "n_bytes", "score", "samples", "temperature")
+_NUMBERS = ("loss", "tokens", "n_bytes", "score", "samples")
 
 
 def _cells_of(table: Table, column: str, role: str, has_arrays: bool) -> Sequence:
@@ -473,6 +510,8 @@ def _cells_of(table: Table, column: str, role: str, has_arrays: bool) -> Sequenc
     kind = role.partition(" ")[0]
     if has_arrays and role in ("loss", *BESIDE):
         return table.column(column)
+    if role == "temperature":
+        return table.column(column, missing=())  # not every row need say it
     if kind in _NUMBERS:
         return table.numbers(column, flags=kind == "score")
     return table.name_column(column)
@@ -485,7 +524,13 @@ def read_columns(
 ) -> PlainColumns:
     "Read a file once and keep the columns that have a role."
     choice = _Choice(roles=roles, where=f"read_plain: {path}")
-    table = read_table(path, keep=choice.keep, rows=rows, where="read_plain")
+    fields = {name: name for name in _names_said(roles)} | {**roles.fields}
+    table = read_table(
+        path,
+        rows=rows,
+        wanted=Wanted(roles.at, fields, choice.keep),
+        where="read_plain",
+    )
     has_arrays = choice.names.get("loss") in ARRAYS
     cells = {
         role: _cells_of(table, choice.in_file(name), role, has_arrays)
@@ -501,7 +546,7 @@ def _tokens_of_rows(columns: Mapping[str, Sequence], n: int) -> Sequence:
     for name in BESIDE[:3]:
         if name in columns and isinstance(columns[name][0], (list, tuple)):
             return columns[name]
-    return [None] * n
+    return [*repeat(None, n)]
 
 
 def _losses_of_rows(
@@ -771,28 +816,62 @@ def _check_counts(plain: PlainColumns) -> list[tuple[int, int]]:
     return [(int(n), int(c)) for n, c in counts]
 
 
-def _tries(plain: PlainColumns, tries: Sequence[int]) -> Scores:
-    "pass@k of each problem; by default k = 1, and 10 or as many tries as were made of all."
+def _count_samples(plain: PlainColumns) -> PlainColumns:
+    "A table of one sample a row as one of counts; refused where a score is not 0 or 1."
+    marks = plain.cells["score"]
+    odd = np.flatnonzero((marks != 0) & (marks != 1))
+    if odd.size:
+        refuse(
+            f"{plain.table.where}, {plain.table.place(int(odd[0]))}",
+            "a sample must be right or wrong, 1 or 0, to be counted for pass@k",
+            f"{marks[odd[0]]:g}",
+            "Average the rows of each problem, repeats='mean', or choose another score",
+        )
+    codes, n_problems = unit_codes(plain.cells["id"], where=plain.table.where, name="ids")
+    first = np.unique(codes, return_index=True)[1]
+    cells = {
+        role: _cell_of_each(plain, role, codes, first)
+        for role in plain.cells
+        if role.partition(" ")[0] != "score"
+    }
+    cells["samples"] = np.bincount(codes, minlength=n_problems)
+    cells["score"] = np.bincount(codes, marks)
+    names = {**plain.names, "samples": plain.names["id"]}
+    return replace(plain, names=names, cells=cells)
+
+
+def _tries(plain: PlainColumns, tries: Sequence[str]) -> Scores:
+    "pass@k or pass^k of each problem; by default pass@1, and pass@10 or of all tries made."
     counts = _check_counts(plain)
     fewest = min(n for n, _ in counts)
-    if max(tries, default=1) > fewest:
+    if not tries:
+        tries = ("pass@1", f"pass@{min(10, fewest)}")
+    numbers = {name: int(_TRIES.fullmatch(name)[2]) for name in tries}
+    most = max(numbers, key=numbers.get)
+    if numbers[most] > fewest:
         refuse(
             plain.table.where,
             "every problem must have as many samples as tries",
-            f"pass@{max(tries)}, and a problem with {fewest}",
+            f"{most}, and a problem with {fewest}",
             "Ask for fewer tries, or draw more samples",
             error=UsageError,
         )
-    first, *further = dict.fromkeys(tries or (1, min(10, fewest)))
-    values = {k: [pass_at_k(n, c, k) for n, c in counts] for k in (first, *further)}
-    temperature = one_temperature(plain.cells.get("temperature", ()), plain.table.where)
+    values = {}
+    for name, k in numbers.items():
+        estimate = _ESTIMATES[_TRIES.fullmatch(name)[1]]
+        values[name] = [estimate(n, c, k) for n, c in counts]
+    first, *further = values
+    temperature = None
+    if "temperature" in plain.cells:
+        table = plain.table
+        temperature = one_temperature(plain.cells["temperature"], table.places, table.where)
     return Scores(
         ids=plain.cells["id"],
         values=values[first],
-        score=f"pass@{first}",
+        score=first,
         clusters=plain.cells.get("cluster"),
         better="higher",
-        others={f"pass@{k}": values[k] for k in further},
+        others={name: values[name] for name in further},
         provenance={} if temperature is None else {"temperature": temperature},
         slices=_slices_in(plain.cells),
     )
@@ -833,8 +912,11 @@ def read_plain(
     plain = read_columns(path, Roles(**roles), rows)
     _check_idle(plain, sums, repeats, where)
     score = roles.get("score")
+    tries = _tries_in(_as_names(score))
+    if tries and "samples" not in plain.names and plain.names["score"] not in tries:
+        plain = _count_samples(plain)
     if "samples" in plain.names:
-        arm = _tries(plain, _tries_in(_as_names(score)))
+        arm = _tries(plain, tries)
     elif "score" in plain.names:
         arm = _scores(plain, better, repeats)
     else:
@@ -924,7 +1006,43 @@ def _losses(plain: PlainColumns, sums: bool) -> WindowLosses:
 # %% ../../nbs/readers/06_named_columns.ipynb #nc000006
 def is_table(path: Path, names: set[str], reading: Reading) -> bool:
     "Whether the name of a file ends as one of rows."
-    return path.suffix.lower() in (".jsonl", ".json", ".csv", ".tsv", ".parquet")
+    return suffix_of(path) in (".jsonl", ".json", ".csv", ".tsv", ".parquet")
+
+
+def _have_other_counts(arms: Sequence[Mapping[str, Scores]]) -> bool:
+    "Whether some arm averages another number of rows of an id than the first."
+    counts_of_first: dict[str, int] = {}
+    for arm in chain.from_iterable(by_task.values() for by_task in arms):
+        counts = dict(zip(arm.ids, arm.repeats.tolist(), strict=True))
+        counts_of_first = counts_of_first or counts
+        if any(counts_of_first.get(name, n) != n for name, n in counts.items()):
+            return True
+    return False
+
+
+def check_repeats(
+    paths: Mapping[str, str | os.PathLike],  # name of an arm -> file
+    reading: Reading,
+    arms: Sequence[
+        Mapping[str, Scores]
+    ] = (),  # task -> arm of each file, where they were read
+) -> None:
+    "Refuse tables that hold other numbers of rows of an id than the first one does."
+    if arms and not (reading.repeats == "mean" and _have_other_counts(arms)):
+        return
+    roles = Roles(**{role.name: getattr(reading, role.name) for role in fields(Roles)})
+    first, *tables = [
+        read_columns(as_path(path), roles, reading.arm.get(name))
+        for name, path in paths.items()
+    ]
+    for table in tables:
+        refuse_unequal(first, table)
+
+
+def _example(arm: int) -> dict[str, str]:
+    "Twenty scores."
+    rows = [{"id": i, "f1": (i * 7 % 10 + arm * (i % 3)) / 12} for i in range(20)]
+    return {f"{('base', 'tuned')[arm]}.jsonl": json_lines(rows)}
 
 
 TABLE = Reader(
@@ -933,6 +1051,8 @@ TABLE = Reader(
     recognise=is_table,
     read=read_plain,
     options=(
+        "at",
+        "fields",
         "id",
         "loss",
         "tokens",
@@ -945,5 +1065,14 @@ TABLE = Reader(
         "sums",
         "slices",
         "arm",
+    ),
+    takes_scores=True,
+    is_guess=True,
+    check_together=check_repeats,
+    example=Example(
+        you_have="a score or a loss of each example",
+        command="invar-nb compare base.jsonl tuned.jsonl --score f1",
+        units="examples",
+        files=_example,
     ),
 )

@@ -12,7 +12,7 @@ from pathlib import Path
 from ..arms.arm import Translations
 from ..foundations.refuse import refuse
 from ..foundations.store import read_file
-from .reader import Reader, Reading
+from .reader import Example, Reader, Reading
 
 # %% ../../nbs/readers/05_translations.ipynb #c012
 def _read_text_lines(path: str | os.PathLike) -> list[str]:
@@ -64,10 +64,24 @@ def is_translation(path: Path, names: set[str], reading: Reading) -> bool:
     return bool(reading.references) and not path.is_dir()
 
 
+def _example(arm: int) -> dict[str, str]:
+    "Twelve sentences, four of them said otherwise by each arm, and their references."
+    said = ("the cat sat on the mat today\n", "the cat sat on a mat\n")[arm]
+    rest = "a dog came in from the rain\n" * 8
+    references = "the cat sat on the mat\n" * 4 + rest
+    return {f"{('base', 'tuned')[arm]}.txt": said * 4 + rest, "references.txt": references}
+
+
 TRANSLATIONS = Reader(
     name="translations",
     known_by="translations (with references)",
     recognise=is_translation,
     read=read_translations,
     options=("references", "tokenize"),
+    example=Example(
+        you_have="translations, one sentence a line",
+        command="invar-nb compare base.txt tuned.txt --set references=references.txt",
+        units="sentences",
+        files=_example,
+    ),
 )

@@ -443,6 +443,11 @@ def other_scores(arm: Arm) -> Iterator[str]:
         )
         return
     source = arm.source
+    if source.get("unchecked"):
+        yield (
+            "Samples of lm-eval without their results file: how many rows there must be, the "
+            "version and hash of the task, and the harness's own number were not checked."
+        )
     task = source.get("task")
     of_task = ""
     if task:

@@ -14,6 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import NoReturn
 
@@ -327,22 +328,47 @@ def _rows_with(runs: Iterable, column: str, word: str) -> list[dict]:
 
 
 def read_runs(
-    path: object,  # a .jsonl, .json, .csv, .tsv or .parquet file, a row a run; or a DataFrame
+    path: object,  # a table, a row a run; a folder of the Trainer's; or a DataFrame
     *,
     terminal: str | None = None,  # taken where a row has none; None: such a row is refused
     rows: tuple[str, str] | None = None,  # column, word: only the rows that have it there
+    at: str = "",  # path of the rows in a file of JSON
+    seed: str | None = None,  # column of the seeds, or a path; None: by a usual name
 ) -> tuple[ExperimentResult, ...]:
     "The runs in a file, in its order; an error names the file and the line."
     if not isinstance(path, (str, os.PathLike)):
         return as_runs(path, "runs", terminal, rows)
-    from invar_nb.files.tables import read_table
+    if Path(path).is_dir():
+        from invar_nb.readers.forms import read_trainer_runs
 
-    table = read_table(path, rows=rows)
+        return as_runs(read_trainer_runs(Path(path)), f"{path}", terminal)
+    from invar_nb.files.tables import Wanted, read_table
+
+    table = read_table(path, rows=rows, wanted=Wanted(at, [seed] if seed else []))
+    return _runs_of_table(table, terminal, rows, seed)
+
+
+def _usual_seed(names: Sequence[str]) -> str:
+    "The column of the seeds, by a usual name."
+    from invar_nb.readers.recognise import SEEDS
+
+    return next((name for name in SEEDS if name in names), "seed")
+
+
+def _runs_of_table(
+    table: object,  # a Table of files
+    terminal: str | None,
+    rows: tuple[str, str] | None,
+    seed: str | None,
+) -> tuple[ExperimentResult, ...]:
+    "The rows of a table as runs; the column of the seeds may be called as trackers call it."
     names = [name for name in table.names if rows is None or name != rows[0]]
+    seed = seed or _usual_seed(names)
+    renamed = ["seed" if name == seed else name for name in names]
     cells = zip(*(table.columns[name] for name in names), strict=True)
     return tuple(
         read_row(
-            dict(zip(names, row, strict=True)),
+            dict(zip(renamed, row, strict=True)),
             terminal=terminal,
             place=f"{table.path} {line}",
         )

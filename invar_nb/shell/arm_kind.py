@@ -58,7 +58,7 @@ def _kind_of_folder(path: Path, reading: Reading | None) -> str:
         ) from None
 
 # %% ../../nbs/shell/08_arm_kind.ipynb #hub
-FILE_ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".gguf")
+FILE_ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".gguf", ".gz")
 HUB_ID = r"[A-Za-z0-9][\w.-]{0,95}(/[\w.-]{1,96})?(@(?!.*\.\.)[\w./-]{1,96})?"
 
 

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['MUST_EXIST', 'Comparison', 'check_spelling', 'check_paths', 'check_texts', 'cure_of_input', 'check_models',
            'check_looks', 'options_against_looks', 'check_divergence', 'check_no_divergence', 'check_pooling',
-           'check_control', 'check_control_file', 'situations_of', 'reasons_of', 'check_read', 'check_roles_of_runs',
+           'check_control', 'check_control_file', 'situations_of', 'reasons_of', 'check_read', 'check_roles',
            'refuse_directions', 'check_slices', 'slices_of_text', 'check_job']
 
 # %% ../../nbs/shell/23_check_job.ipynb #cj03
@@ -287,19 +287,25 @@ def check_read(comparison: Comparison) -> None:
     reasons = reasons_of(comparison)
     refuse_unread(job.columns, situations, reasons)
     if "runs" in situations:
-        check_roles_of_runs(job.columns)
+        check_roles(job.columns, ("arm", "seed", "rows"), "tables of runs")
     else:
+        if "files" not in situations:
+            check_roles(job.columns, ("cluster",), "questions that models answer")
         refuse_directions(job.asked.better, job.columns.score)
     refuse_unread(job.asked, situations, reasons)
     refuse_unread(job.scoring, situations, reasons)
 
 
-def check_roles_of_runs(columns: Columns) -> None:
-    "Of the columns of a table of runs only whose a row is can be named; UsageError."
+def check_roles(
+    columns: Columns,
+    usable: Sequence[str],  # roles
+    source: str,  # of the columns, in words
+) -> None:
+    "Refuse a column for which tables of runs, or questions, have no use; UsageError."
     for role in roles_of(columns.column):
-        if role != "arm":
+        if role not in usable:
             must = f"--column {role}= works only with files of other tools"
-            usage(must, "tables of runs", "Leave it out")
+            usage(must, source, "Leave it out")
 
 
 def refuse_directions(better: Sequence[str] | None, scores: Sequence[str] | None) -> None:

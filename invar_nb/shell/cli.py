@@ -168,8 +168,8 @@ _MODEL = (
     "in INVAR_NB_API_KEY)"
 )
 _ARM = (
-    f"{_MODEL}. Or results, recognised by their content: a table of losses, answers or "
-    "scores, a folder of lm-eval or inspect, a file of llama.cpp or Every Eval Ever."
+    f"{_MODEL}. Or results, recognised by their content: a table of losses, answers, scores "
+    "or runs, or what another tool wrote; invar-nb help files lists all."
 )
 _Baseline = _argument("BASELINE", _ARM, str | None)
 _Candidates = _argument(
@@ -698,23 +698,28 @@ def demo(
     return facts | {"exit_code": OK}, sentences  # one of the four is made to regress
 
 # %% ../../nbs/shell/32_cli.ipynb #helpc
-@command("help compare", "help keys", "help exit")
+@command("help compare", "help keys", "help files", "help exit")
 def help_of(
     topic: _argument(
         "COMMAND",
         "Command to explain; keys, those of a study "
-        "file; or exit, the exit codes. Default: list all commands.",
+        "file; files, the kinds of files that are read; or exit, the exit codes. Default: "
+        "list all commands.",
         str | None,
     ) = None,
 ):
     "Explain a command."
     if topic == "keys":
         return {}, describe_keys()
+    if topic == "files":
+        from invar_nb.readers.recognise import describe_kinds
+
+        return {}, describe_kinds()
     program = typer.main.get_command(app)
     if topic == "exit":
         codes = program.epilog.partition("Exit codes: ")[2].rstrip(".")
         return {}, codes.replace(", ", "\n")
-    topics = [*program.commands, "keys", "exit"]
+    topics = [*program.commands, "keys", "files", "exit"]
     if topic not in (None, *topics):
         must = f"help explains one of {', '.join(topics)}"
         usage(must, repr(topic), suggest(topic, topics))

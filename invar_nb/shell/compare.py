@@ -204,6 +204,8 @@ def arms_alone(
 ) -> dict[str, Arm]:  # part -> arm
     "Every task of every file, each file once; UsageError."
     _check_once(arguments)
+    if columns.intersect:
+        usage("--intersect is about two arms", "files that are measured alone", "Leave it out")
     reading = _of_one_arm(as_reading(columns, asked.better, asked.by), columns)
     has_several = len(arguments) > 1
     arms = {}
@@ -257,5 +259,9 @@ def read_alone(argument: str, reading: Reading, model: str) -> dict[str, Arm]:  
             "Run invar-nb score or invar-nb answer with the model first",
         )
     if kind == "runs":
-        return {"": runs_arm(argument, model, reading.arm.get(""))}
+        return {
+            "": runs_arm(
+                argument, model, reading.arm.get(""), at=reading.at, seed=reading.seed
+            )
+        }
     return read_arms(argument, reading)

@@ -62,7 +62,7 @@ _NAMES = (
 _NO_ARGUMENT = r"(?<!\w)'[^']*'|(?<!\w)\"[^\"]*\"|[^\s'\"]*[/\\][^\s'\"]*"  # quoted, or a path
 _FUNCTION = r"^[A-Za-z_][\w.-]*: "
 _VALUE = r"(?:['\"]([^'\"]*)['\"]|([\w.-]*\w)?)(?:\[\.\.\.\])?"
-_ARGUMENT = rf"(?<![\w:])(?<!--margin )({_NAMES})={_VALUE}"
+_ARGUMENT = rf"(?<![\w:.])(?<!--margin )({_NAMES})={_VALUE}"
 _FIRST_MARK = 0xE000  # of characters that no text has
 
 

@@ -14,7 +14,7 @@ from ..arms.arm import Arm
 from ..comparison.rows import BASELINE, CONTROL
 from ..comparison.study_pairs import pair_all
 from ..files.losses import read_losses
-from ..files.tables import read_table
+from ..files.tables import Wanted, read_table
 from ..foundations.refuse import of_part
 from ..foundations.store import as_path
 from ..readers.named_columns import usual_direction
@@ -48,6 +48,10 @@ def as_reading(
         tokens=roles.get("tokens"),
         n_bytes=roles.get("bytes"),
         cluster=roles.get("cluster"),
+        label=roles.get("label"),
+        prediction=roles.get("prediction"),
+        seed=roles.get("seed"),
+        at=roles.get("rows", ""),
         arm=arms_in(columns),
         better=_one_or_all(better),
         score=_one_or_all(columns.score),
@@ -55,10 +59,12 @@ def as_reading(
         repeats=columns.repeats,
         sums=columns.sums,
         same_unit=columns.same_unit,
+        intersect=columns.intersect,
         tokenize=columns.tokenize,
         labels=tuple(columns.labels or ()),
         references=tuple(columns.references or ()),
         slices=tuple(by or ()),
+        fields={name: name for name in by or ()},
     )
 
 
@@ -73,14 +79,21 @@ def runs_arm(
     argument: str,
     model: str,
     rows: tuple[str, str] | None = None,  # column and value of those of this arm; None: all
+    **places: str | None,  # of `read_runs`: at, seed
 ) -> RunsArm:
-    "The arm of a table of runs."
+    "The arm of a table of runs, or of a folder of them."
     path = as_path(argument)
-    names = [str(name).strip().lower() for name in read_table(path).columns]
-    is_said = any(name in END_COLUMNS for name in names)
-    return RunsArm(
-        runs=read_runs(path, rows=rows, terminal=None if is_said else "ok"), model=model
-    )
+    terminal = "ok"
+    if not path.is_dir():
+        table = read_table(path, wanted=Wanted(places.get("at") or ""))
+        if any(str(name).strip().lower() in END_COLUMNS for name in table.names):
+            terminal = None
+    return RunsArm(runs=read_runs(path, rows=rows, terminal=terminal, **places), model=model)
+
+
+def _places_of(columns: Columns) -> dict[str, str | None]:
+    "Where a file has its runs and their seeds, as far as it was said."
+    return {"at": columns.roles.get("rows", ""), "seed": columns.roles.get("seed")}
 
 
 def arms_of_tables(
@@ -97,7 +110,7 @@ def arms_of_tables(
             model = path
         else:
             model = Path(path).stem
-        arms[name, ""] = runs_arm(path, model, rows.get(name))
+        arms[name, ""] = runs_arm(path, model, rows.get(name), **_places_of(columns))
     return arms
 
 # %% ../../nbs/shell/24_file_arms.ipynb #tabc
@@ -120,7 +133,9 @@ def values_of_tables(arguments: Mapping[str, str], columns: Columns) -> dict[str
     rows = arms_in(columns)
     values: dict[str, set[float]] = {}
     for name, argument in arguments.items():
-        for run in read_runs(as_path(argument), terminal="ok", rows=rows.get(name)):
+        path = as_path(argument)
+        places = _places_of(columns)
+        for run in read_runs(path, terminal="ok", rows=rows.get(name), **places):
             for metric, value in run.metrics.items():
                 values.setdefault(metric, set()).add(value)
     return values

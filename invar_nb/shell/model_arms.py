@@ -180,7 +180,8 @@ def find_asking(
     quiet = job.output.quiet
     if scoring.quiz is None:
         return None
-    examples = find_questions(scoring.quiz.path, scoring, quiet)
+    cluster = job.columns.roles.get("cluster")
+    examples = find_questions(scoring.quiz.path, scoring, quiet, cluster)
     check_questions(examples, arguments.values(), scoring)
     stored = {}
     for name, path in arguments.items():

@@ -33,7 +33,7 @@ from ..metrics.metric import METRICS, as_metric, prepare_metric
 from ..report.plan import Plan, gate_limit, plan_comparison
 from ..runs.evaluator import compare_runs, specs_of
 from .arm_kind import SCORED, arm_kind
-from .check_job import check_roles_of_runs
+from .check_job import check_roles
 from .file_arms import arms_of_files, as_reading
 from .jobs import find_rules
 from .open_models import find_cache
@@ -341,7 +341,7 @@ def _check_read_by_files(planning: Planning, job: Job, kinds: Mapping[str, str])
     if "runs" in kinds.values():
         refuse_unread(planning, {"runs"})
         refuse_unread(job.columns, {"runs"})
-        check_roles_of_runs(job.columns)
+        check_roles(job.columns, ("arm", "seed", "rows"), "tables of runs")
     refuse_unread(planning, {"data", "files"})
 
 

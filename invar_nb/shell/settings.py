@@ -352,6 +352,10 @@ ROLES = {  # of a column -> what it holds, in a study file
     "bytes": "Column with byte counts.",
     "score": "Column with the score that is compared.",
     "cluster": "Column that says which examples belong together.",
+    "label": "Column of answers with what is right.",
+    "prediction": "Column of answers with what was said.",
+    "seed": "Column of runs with their seeds.",
+    "rows": "Path of the rows in a file of JSON, such as results.results.",
     "arm": "Column that says whose a row is, and its value for each "
     "model, the baseline first: optimizer=adamw,muon.",
 }
@@ -424,10 +428,11 @@ class Columns:
     column: _files(
         _many,
         "Which column of a table has which role: id, loss, tokens, bytes, "
-        "score or cluster (examples that belong together). Both models in one "
-        "table: arm=COLUMN=BASE,NEW. Repeatable.",
+        "score, label, prediction, seed or cluster (examples that belong together). A field "
+        "in a field is meta.topic; rows=results.results says where a JSON file has its rows. "
+        "Both models in one table: arm=COLUMN=BASE,NEW. Repeatable.",
         metavar="ROLE=NAME",
-        reads="files runs",
+        reads="files runs questions",
     ) = None
     filter: _column(
         _many, 'Filter of an lm-eval task that has several; {TASK = "NAME"} for single tasks.'
@@ -450,8 +455,12 @@ class Columns:
         "How BLEU splits sentences into words. Default: 13a.",
     ) = "13a"
 
-    intersect: file_key(
-        bool, "For runs: leave out seeds that only one arm has; the report lists them.", "runs"
+    intersect: _files(
+        bool,
+        "Compare what all arms have: examples, or seeds of runs, that some arm lacks are "
+        "left out, and the answer says how many there were.",
+        "--intersect",
+        reads="files runs",
     ) = False
     drop_failed: file_key(bool, "For runs: leave out seeds with a failed run.", "runs") = False
 

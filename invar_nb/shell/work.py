@@ -107,12 +107,17 @@ def save_scored(model: str, scoring: Scoring, out: Path, quiet: bool) -> tuple[d
     return losses_facts(losses, out)
 
 # %% ../../nbs/shell/20_work.ipynb #c007
-def find_questions(path: Path, loading: Loading, quiet: bool = False) -> Examples:
+def find_questions(
+    path: Path,
+    loading: Loading,
+    quiet: bool = False,
+    cluster: str | None = None,  # column of what belongs together
+) -> Examples:
     "The questions, with a slice of those that stand in a training text with their answer."
     if not path.is_file():
         got = f"{str(path)!r}, a folder" if path.is_dir() else repr(str(path))
         usage("questions must be a file", got, "Check the path")
-    examples = read_examples(path)
+    examples = read_examples(path, cluster)
     if not loading.leak_text:
         return examples
     texts = read_documents(loading.leak_text).texts
