@@ -1827,3 +1827,22 @@ def test_the_second_workflow_posts_what_a_fork_could_not(tmp_path, there, call):
             line for line in log.read_text().splitlines() if "POST" in line or "PATCH" in line
         ]
         assert calls == ([f"api {call} --silent -F body=@comment.md"] if kept == "yes" else [])
+
+
+def test_a_margin_as_text_is_that_of_the_metric_it_names():
+    "brier=0.01 was the margin of accuracy, which leads."
+    from studies import answers
+
+    from invar_nb import UsageError
+    from invar_nb.ci.gate import study_of
+
+    both = answers()
+    arms = (both.baseline, both.candidate)
+    asked = {"metrics": ["accuracy", "brier"]}
+    study = study_of(*arms, "brier=0.01", asked)
+    margins = {row.value.metric.name: row.margin for row in study.rows}
+    assert margins == {"accuracy": 0.02, "brier": 0.01}
+    with pytest.raises(UsageError, match="must be in the unit of brier"):
+        study_of(*arms, "brier=1%", asked)
+    with pytest.raises(UsageError, match="one of 'accuracy', 'brier'"):
+        study_of(*arms, "f1=0.01", asked)

@@ -40,21 +40,28 @@ def study_of(
     options: Mapping,  # of `Rules`, and of `compare_models`
 ) -> Any:
     "The study of two arms, wherever they are; ContractError, PairingError, UsageError."
-    from invar_nb.shell.margins import parse_margin, resolve_margin
+    from invar_nb.shell.margins import parse_margin
 
-    typed = None
+    text = None
     if isinstance(margin, str):
-        typed = parse_margin(margin)
+        text = parse_margin(margin)
+        margin = {text.metric: text.value} if text.metric else text.value
     judging, scoring = split_options(options)
-    rules = _rules(typed.value if typed else margin, judging)
     arms = {"baseline": baseline, "candidate": candidate}
-    result = _compare_arms(arms, rules, scoring)
-    if typed is None:
-        return result
-    for row in result.leading:  # refuses 2% of a score that is no share: it means nothing
-        metric = row.value.metric.name
-        resolve_margin(typed, scale=row.value.scale, unit=row.value.unit, name=metric)
+    result = _compare_arms(arms, _rules(margin, judging), scoring)
+    if text is not None:
+        judged = [row for row in result.rows if row.value.metric.name == text.metric]
+        for row in judged or result.leading:
+            _check_has_meaning(text, row)
     return result
+
+
+def _check_has_meaning(margin: Any, row: Any) -> None:
+    "Refuse 2% of a score that is no share: nobody could say what it is."
+    from invar_nb.shell.margins import resolve_margin
+
+    value = row.value
+    resolve_margin(margin, scale=value.scale, unit=value.unit, name=value.metric.name)
 
 
 def _rules(margin: float | Mapping | None, options: Mapping) -> Any:
