@@ -120,16 +120,24 @@ def with_tails(
     scored: Supply,  # the units of the pilot
     text: Supply,  # the units of the run
 ) -> Pilot:
-    """The pilot with the tail that the run will have, whose units differ in size.
+    """The pilot with the tail of the run, whose units differ in size in another way.
 
-    An influence is a weight times a change, and their kurtoses multiply. So the pilot's over
-    that of its own weights is the changes' (at least the normal law's 3), and this times that
-    of the text's weights is the run's."""
+    The tail is how many degrees of freedom each unit adds: 2 / (kurtosis - 1), at most 1. The
+    kurtosis is that of the influences, and an influence is a weight times a change. The
+    kurtosis of such a product is that of the weights times that of the changes, where changes
+    do not depend on weights. It follows in three steps:
+
+    - the kurtosis of the pilot, divided by that of its weights, is that of the changes;
+    - this, times the kurtosis of the text's weights, is the kurtosis of the run;
+    - from this follows the tail of the run."""
     kurtosis_of_pilot = 1 + 2 / pilot.tail  # since tail = 2 / (kurtosis - 1)
+    # at least the normal law's 3: the quotient may be less by chance
     kurtosis_of_changes = max(3.0, kurtosis_of_pilot / _kurtosis(scored.weights))
     kurtosis_of_run = kurtosis_of_changes * _kurtosis(text.weights)
-    # 2 / (kurtosis - 1) holds for each unit of the text; a run counts in effective units
-    tail = 2 * text.weights.size / text.units / (kurtosis_of_run - 1)
+    tail_of_unit = 2 / (kurtosis_of_run - 1)
+    # a run is counted in effective units, and the text has more units than effective ones
+    tail = tail_of_unit * text.weights.size / text.units
+    # at most 1: n units have no more than n - 1 degrees of freedom
     return replace(pilot, tail=min(1.0, tail))
 
 

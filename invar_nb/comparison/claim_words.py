@@ -214,7 +214,7 @@ def claim_clause(
     d: Difference,
     claim: str | None,
     margin: float,
-    beyond: bool | None = None,  # in a family; None: by the interval
+    beyond: bool | None = None,  # whether its family shows it; None: the interval alone says
     not_worse: bool = False,
     of: str = "",  # whose it is, where there are several
 ) -> str:
@@ -224,17 +224,24 @@ def claim_clause(
         return f"Identical{whose}: {d.title} is the same on every item"
     word = claim_word(d, claim, not_worse)
     size = margin_beside(margin, d)
+    # these two words say more than the claims that they stand for
     if word == "small enough":
         return f"Small enough{whose}: {change_phrase(d)}, below the margin of {size}"
     if word == "not worse":
         return f"Not worse{whose}: {change_phrase(d)}; a loss of {size} or more is ruled out"
     if claim == "equivalent" or claim in WITHIN:
-        within = WITHIN.get(claim, word).capitalize()
-        return f"{within} within {size}{whose}: {change_phrase(d)}"
+        return f"{_within(claim, size)}{whose}: {change_phrase(d)}"
     if claim == "inconclusive":
         return f"Inconclusive{whose}: {_open_question(d, margin, size)}"
     is_far = is_beyond(d, margin) if beyond is None else beyond
     return f"{word.capitalize()}{whose}: {_shown_change(d, claim, margin, size, is_far)}"
+
+
+def _within(claim: str, size: str) -> str:
+    "`Equivalent within 2 %` or `Worse within 2 %`: a claim that names the margin first."
+    if claim == "equivalent":
+        return f"Equivalent within {size}"
+    return f"{WITHIN[claim].capitalize()} within {size}"
 
 
 def _shown_change(

@@ -127,12 +127,21 @@ def counted_alike(d: Difference) -> CountedAlike:
 def changes_of_units(d: Difference) -> np.ndarray:  # shape (n_units,)
     "What each unit changed by, taken by itself; 0 of a unit without weight."
     if d.members:
-        changes = [np.sign(weight) * changes_of_units(text) for _, weight, text in d.members]
-        return np.concatenate(changes)
-    moves, weights = d.influence()
+        return np.concatenate(
+            [_changes_in_text(weight, text) for _, weight, text in d.members]
+        )
+    moves, weights = d.influence()  # moves = weights * (change - d.delta)
     from_mean = np.full(moves.size, -d.delta)
     np.divide(moves, weights, out=from_mean, where=weights > 0)
     return from_mean + d.delta
+
+
+def _changes_in_text(weight: float, text: Difference) -> np.ndarray:  # shape (n_units,)
+    "What each unit of one text of a pool changed by; 0 where the text has no weight."
+    changes = changes_of_units(text)
+    if weight > 0:
+        return changes
+    return np.zeros_like(changes)
 
 
 def of_member(d: Difference, unit: int) -> tuple[int, int]:

@@ -63,9 +63,11 @@ def sum_pair(
     start: int = 0,  # number of the first of them in the whole text
     units: np.ndarray | None = None,  # number of each window's document in the whole text
     block: int = 1,  # windows a unit, where there are no documents: text order
-    plan: str | None = None,  # digest of what is added up; None: of this text
+    plan: str | None = None,  # digest of what is summed: only equal ones add; None: data_id
 ) -> UnitTotals:
-    "What the interval of one metric must know of some windows; parts add up."
+    """Sums of each unit, from which the interval of one metric is computed.
+
+    A text of any length can be summed in parts: the results of two parts are added by `+`."""
     if isinstance(metric, str):
         metric = as_metric(metric, "sum_pair")
         metric = prepare_metric(metric, pair.baseline, pair.candidate)
@@ -81,6 +83,7 @@ def sum_pair(
         )
     delta = candidate - baseline
     sums = (baseline, delta, weights, weights * weights, weights * delta, delta * delta)
+    # the largest loss of a unit says how far its sums are rounded
     larger = np.maximum(np.abs(baseline), np.abs(candidate))
     return UnitTotals.of(
         dict(zip(_COLUMNS, sums, strict=True)),

@@ -414,16 +414,11 @@ def check_read(
 def check_kinds(rules: Rules, kinds: Collection[str]) -> None:
     "Refuse rules, units and metrics of other evidence than there is, before it is scored."
     kind_names = ", ".join(sorted(kinds))
-    needs = {rule.name: rule.metadata.get("needs") for rule in fields(rules)}
-    for name in rules.to_dict():
-        kind = needs[name]
-        if kind is not None and kind not in kinds:
-            refuse(
-                "study", f"{name} needs {kind}", kind_names, "Leave it out", error=UsageError
-            )
-    if "losses" in kinds:
+    _check_needs(rules, kinds, kind_names)
+    has_losses = "losses" in kinds
+    if has_losses:
         _check_replicates(rules)
-    elif rules.pooling == "tokens":
+    if rules.pooling == "tokens" and not has_losses:
         _refuse_tokens(kind_names)
     for kind in kinds:
         check_units(rules.units_of(kind), kind)
@@ -431,6 +426,17 @@ def check_kinds(rules: Rules, kinds: Collection[str]) -> None:
         metric = as_metric(name, "study")
         if metric.kind not in kinds:
             refuse_kind(metric, kind_names, "study")
+
+
+def _check_needs(rules: Rules, kinds: Collection[str], kind_names: str) -> None:
+    "Refuse rules that need a kind of evidence which is not there."
+    needs = {rule.name: rule.metadata.get("needs") for rule in fields(rules)}
+    for name in rules.to_dict():
+        kind = needs[name]
+        if kind is not None and kind not in kinds:
+            refuse(
+                "study", f"{name} needs {kind}", kind_names, "Leave it out", error=UsageError
+            )
 
 
 def _refuse_tokens(kind_names: str) -> NoReturn:

@@ -344,32 +344,39 @@ def pairs_alike(tokens: np.ndarray) -> float:
 # %% ../../nbs/comparison/00_units.ipynb #cop8b
 def find_near_copies(
     tokens: np.ndarray,
-    a: np.ndarray,  # log-loss under both models, shape (n,)
-    b: np.ndarray,
+    baseline: np.ndarray,  # log-loss under both models, shape (n,)
+    candidate: np.ndarray,
     codes: np.ndarray | None = None,  # document of each window; None: windows by themselves
     exact: np.ndarray | None = None,  # those of `find_copies`, left out here
 ) -> np.ndarray:  # shape (k, 2)
-    "(copy, what it copies) of units that agree up to the order of windows and NOISE."
-    unit = np.arange(a.size) if codes is None else codes
+    """(copy, what it copies) of units that agree up to the order of windows and NOISE.
+
+    1. Units whose sums nearly agree with another unit's are suspects.
+    2. Those of which chance makes as many are dropped.
+    3. The windows of the others are compared.
+    4. What chance makes is judged again, without the copies that were found."""
+    unit = np.arange(baseline.size) if codes is None else codes
     n = int(unit.max()) + 1
-    rows = np.bincount(unit, minlength=n)
-    windows = Windows(tokens=tokens, losses=(a, b), unit=unit, rows=rows)
-    members = _may_be_copies(windows, exact)
-    if not members.size:
+    n_windows = np.bincount(unit, minlength=n)
+    windows = Windows(tokens=tokens, losses=(baseline, candidate), unit=unit, rows=n_windows)
+    suspects = _may_be_copies(windows, exact)
+    if not suspects.size:
         return no_copies()
     n_pairs = pairs_alike(np.bincount(unit, tokens, n))
-    # Most texts end here: comparing windows one by one is slow, and in vain where chance makes
-    # as many copies.
-    members = members[is_beyond_chance(rows[members], chance_of_near(a, b), n_pairs)]
-    copies = _nearly_alike(windows, members)
+    # Of most texts no suspect is left: comparing windows one by one is slow, and in vain where
+    # chance makes as many copies.
+    chance = chance_of_near(baseline, candidate)
+    suspects = suspects[is_beyond_chance(n_windows[suspects], chance, n_pairs)]
+    copies = _nearly_alike(windows, suspects)
     if not copies.size:
         return no_copies()
-    # Copies repeat values and so look like chance: what chance makes is judged without them.
+    # Copies repeat values, which makes agreement by chance look likelier than it is.
     is_single = ~np.isin(unit, copies[:, 0])
-    a, b = a[is_single], b[is_single]
-    if repeats_values(a, b):
+    singles = baseline[is_single], candidate[is_single]
+    if repeats_values(*singles):
         return no_copies()
-    return copies[is_beyond_chance(rows[copies[:, 0]], chance_of_near(a, b), n_pairs)]
+    n_windows_of_copies = n_windows[copies[:, 0]]
+    return copies[is_beyond_chance(n_windows_of_copies, chance_of_near(*singles), n_pairs)]
 
 
 def _may_be_copies(windows: Windows, exact: np.ndarray | None) -> np.ndarray:

@@ -291,7 +291,7 @@ def _decode_json(text: str, where: str) -> object:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        return strict_json(text, where=where)
+        return strict_json(text, where=where)  # it fails here too, and says where and why
 
 
 def _entries(text: str, where: str) -> list:

@@ -243,11 +243,13 @@ def _unfinished(path: Path) -> Iterator[sqlite3.Connection | None]:
 
 def finish(
     journals: Iterable[str | os.PathLike],  # those that the result was made from
-    mark: str,  # the digest of the file that will be there: the result's, or its report.json
+    mark: str,  # digest of the file that `save` will write; of a folder, its report.json's
     save: Callable[[], object],  # puts it in place, whole or not at all
 ) -> None:
     "Save a result; delete the journals it was made from when it is there."
     journals = [path for path in map(Path, journals) if path.exists()]
+    # The mark comes first: if the process is killed after `save`, the journals are still here,
+    # and `clear_finished` knows by the mark that their result is saved.
     for path in journals:
         with _unfinished(path) as link:  # None: another process has just finished this work
             if link:

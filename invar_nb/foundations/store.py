@@ -233,15 +233,17 @@ def _members(kind: object) -> Sequence:
 
 
 def _types_at(kind: object, name: str, index: str) -> Iterator:
-    "The types that a field or an item may have, from those of what holds it."
+    """One step of a path through the types of `msgspec.inspect`: to a field, or to an item.
+
+    These types share no attribute for what they hold, so each kind is asked for its own."""
     for member in _members(kind):
-        for field in getattr(member, "fields", ()):
+        for field in getattr(member, "fields", ()):  # of a struct
             if field.encode_name == name:
                 yield field.type
         if not index:
             continue
-        yield from getattr(member, "item_types", ())
-        for attribute in ("item_type", "value_type"):
+        yield from getattr(member, "item_types", ())  # of a tuple of fixed length
+        for attribute in ("item_type", "value_type"):  # of a list or set; of a dict
             if hasattr(member, attribute):
                 yield getattr(member, attribute)
 

@@ -184,8 +184,10 @@ def look_at_model(
 ) -> Engine:
     """How to score with this model; raises ContractError where it is not causal.
 
-    The model is asked for the logits of a short example. The way through its head is taken
-    only if it gives these logits; otherwise every loss is read from the model's own."""
+    The hidden states can go through the head alone, some rows at a time, so that fewer logits
+    are in memory at once. The model is asked for the logits of a short example. The way
+    through its head is taken only if it gives these logits; otherwise every loss is read from
+    the model's own."""
     torch, _ = import_torch("score_windows")
     weight = _embeddings(model)
     n_rows, width = _table_shape(weight)

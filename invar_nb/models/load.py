@@ -506,9 +506,12 @@ def _download(hub_id: str, revision: str | None, patterns: list[str]) -> Path:
             hub_id,
             revision=revision,
             allow_patterns=patterns,
+            # `*.json` also matches in subfolders, which hold other formats of the model;
+            # consolidated.safetensors is a second copy of its weights
             ignore_patterns=["*/*", "consolidated*"],
         )
     except (OSError, ValueError) as error:
+        # by name, so that REASONS needs no import of the hub's package
         kinds = {kind.__name__ for kind in type(error).__mro__}
         _, reason, cure = next((row for row in REASONS if row[0] in kinds), REASONS[-1])
         refuse(

@@ -178,7 +178,7 @@ def check_prompts(
 
 
 def _start(tokenizer: object, examples: Examples, separator: str, bos: str) -> tuple[int, ...]:
-    "The tokens before each prompt: those before the first."
+    "The tokens before each prompt: the tokenizer is asked on the first, which speaks for all."
     first = examples.prompts[0] + separator + examples.candidates[0][0]
     return document_start(tokenizer, first, bos)
 

@@ -511,23 +511,36 @@ def _sizes(
     begins: np.ndarray,  # first character of each token, in [first, stop)
     has_characters: np.ndarray,
 ) -> np.ndarray:
-    """Bytes that each token owns, of the characters in [first, stop): up to the next token.
-
-    Tokens that begin at one character, as the three bytes of 東 may, share what that place
-    has, in order: of b bytes and k tokens token j ends at b (j + 1) // k. A token that has no
-    characters beside one that has gets nothing."""
+    "Bytes that each token owns, of the characters in [first, stop): up to the next token."
     offsets = _byte_offsets(text[first:stop])
     n_bytes = offsets[-1]
     starts = offsets[begins - first]
-    if (starts[1:] > starts[:-1]).all():
-        return _in_smallest_type(np.diff(np.append(starts, n_bytes)))
-    places, head, place = np.unique(starts, return_index=True, return_inverse=True)
-    shared = np.diff(np.append(places, n_bytes))[place]  # bytes of each token's place
-    sharers = np.bincount(place, weights=has_characters).astype(np.int64)
-    n_before = np.cumsum(has_characters) - has_characters
-    rank = n_before - n_before[head][place]  # sharers before this one at its place
-    starts = starts + rank * shared // np.maximum(sharers, 1)[place]
+    if not (starts[1:] > starts[:-1]).all():
+        starts = _shared_starts(starts, n_bytes, has_characters)
     return _in_smallest_type(np.diff(np.append(starts, n_bytes)))
+
+
+def _shared_starts(
+    starts: np.ndarray,  # byte of its place, for each token; equal for some
+    n_bytes: int,  # where the last place ends
+    has_characters: np.ndarray,
+) -> np.ndarray:
+    """The byte at which each token begins, where several tokens begin at one character.
+
+    Such tokens, as the three bytes of 東 may be, share the bytes of their place in order: of b
+    bytes and k tokens token j begins at b j // k. Three tokens at a place of 4 bytes begin at
+    its bytes 0, 1 and 2, and so own 1, 1 and 2 bytes. A token that has no characters beside
+    one that has gets nothing."""
+    places, first_of_place, place_of_token = np.unique(
+        starts, return_index=True, return_inverse=True
+    )
+    bytes_of_place = np.diff(np.append(places, n_bytes))
+    sharers = np.bincount(place_of_token, weights=has_characters).astype(np.int64)
+    n_before = np.cumsum(has_characters) - has_characters  # in the whole text
+    # how many of those that share a token's place stand before it
+    rank = n_before - n_before[first_of_place][place_of_token]
+    bytes_shared = bytes_of_place[place_of_token]
+    return starts + rank * bytes_shared // np.maximum(sharers, 1)[place_of_token]
 
 
 def _byte_offsets(text: str) -> np.ndarray:

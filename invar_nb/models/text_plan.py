@@ -388,7 +388,7 @@ class EncodedText(NamedTuple):
 
 
 def _start(tokenizer: object, texts: Documents, cut: Cut) -> tuple[int, ...]:
-    "The tokens before each text; those before the first document are those before all."
+    "The tokens before each text: the tokenizer is asked on the first, which speaks for all."
     start = document_start(tokenizer, texts.texts[0], cut.bos)
     if cut.prefix_token is None:
         return start
@@ -706,7 +706,7 @@ class TokenClasses:
     table: np.ndarray  # class of each token id, or of each length of context
 
     def sums(self, ids: np.ndarray, window: Window, losses: np.ndarray) -> list:
-        "Tokens and nats of each class in one window, shape (2 classes,)."
+        "Tokens, then nats, of each class in one window, shape (2 * len(values),)."
         positions = np.arange(window.score_from, window.stop)
         if self.by == "frequency":
             codes = self.table[ids[positions]]

@@ -61,6 +61,7 @@ def _as_sample(line: bytes, line_place: str) -> _Sample:
         "Export it again, with hashes and without failed samples; this file may be truncated"
     )
     row = as_shape(line, dict, line_place, must, cure, code="damaged")
+    # the version first: the fields of another version would be called damaged
     _check_version(row, line_place)
     return as_shape(row, _Sample, line_place, must, cure, code="damaged")
 

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain, repeat
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 
@@ -588,7 +589,7 @@ def _sum_tokens(
 REPEATS = ("refuse", "mean", "unequal")
 
 
-def _refuse_repeated(plain: PlainColumns, codes: np.ndarray, cure: str) -> None:
+def _refuse_repeated(plain: PlainColumns, codes: np.ndarray, cure: str) -> NoReturn:
     "Refuse the first row whose id, of these codes, was there before."
     first = np.unique(codes, return_index=True)[1]
     i = int(np.flatnonzero(first[codes] != np.arange(len(codes)))[0])
@@ -702,13 +703,15 @@ def _windows_and_documents(plain: PlainColumns) -> tuple[Sequence[str], Sequence
         documents = ids
     codes, n_ids = unit_codes(ids, where=plain.table.where, name="ids")
     if n_ids == len(codes):
-        return ids, documents
+        return ids, documents  # each id names one window
     if documents is None:
         cure = f"If {column!r} names documents of several rows, say cluster={column!r}"
         _refuse_repeated(plain, codes, cure)
-    if documents is ids or column == plain.names.get("cluster"):
+    ids_name_documents = documents is ids or column == plain.names.get("cluster")
+    if ids_name_documents:  # the windows have no names: they are numbered in their document
         numbers = _numbers_within(codes).tolist()
         return [f"{name}:{k}" for name, k in zip(ids, numbers, strict=True)], ids
+    # the ids begin anew in each document, and name a window together with it
     return [f"{name}:{window}" for name, window in zip(documents, ids, strict=True)], documents
 
 

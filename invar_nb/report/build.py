@@ -45,7 +45,7 @@ from invar_nb.comparison.few_units import (
 from ..comparison.levels import level_interval
 from ..comparison.looks import Looks, stop_sentences
 from ..comparison.measured import Measured
-from ..comparison.passages import FEWEST_OF, Ranked, find_passages
+from ..comparison.passages import FEWEST_WINDOWS, Ranked, find_passages
 from ..comparison.ranking import may_be_best, sizes_of, smallest_of
 from ..comparison.rows import BASELINE, CONTROL, POOLED, Row
 from ..comparison.rules import Rules, as_tier
@@ -395,7 +395,7 @@ def passage_sentence(ranked: Ranked, kind: str) -> str:
     first = ranked.lost[0]
     group = f"{ranked.n} {kind}"
     if kind == "documents":
-        group += f" with at least {FEWEST_OF} windows"
+        group += f" with at least {FEWEST_WINDOWS} windows"
     change = percent(first.delta)
     if first.shrunk is not None:
         change += f", {percent(first.shrunk)} corrected for having been picked as the worst"

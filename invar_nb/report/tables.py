@@ -509,7 +509,7 @@ def change_head(document: Document, lines: Sequence[AnswerLine]) -> str:
 
 
 def with_units(lines: Sequence[AnswerLine]) -> list[AnswerLine]:
-    "The rows, each with its unit only where they have several."
+    "The lines; without the unit of the change where all have one, which the head then says."
     units = {line.change.unit for line in lines if line.row is not None}
     if len(units) > 1:
         return list(lines)

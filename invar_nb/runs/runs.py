@@ -204,9 +204,10 @@ def read_row(
         fields = _with_end(fields, row, terminal)
         metrics = fields.setdefault("metrics", {})
         other = fields.setdefault("other", {})
+        fields["hypothesis_id"] = spelled(fields.get("hypothesis_id"))
         if isinstance(metrics, Mapping) and isinstance(other, Mapping):
             fields |= _sort_columns(row, metrics, other)
-            fields["hypothesis_id"] = spelled(fields.get("hypothesis_id"))
+        # else ExperimentResult refuses them
         return ExperimentResult(**fields)
 
 

@@ -64,7 +64,7 @@ HUB_ID = r"[A-Za-z0-9][\w.-]{0,95}(/[\w.-]{1,96})?(@(?!.*\.\.)[\w./-]{1,96})?"
 
 def _cure_of_missing(argument: str) -> str:
     "The command that makes a file of this name; for other names, how a hub id looks."
-    typed = TYPED.get()
+    typed = TYPED.get()  # options on the command line
     suffix = as_path(argument).suffix
     source = "study" if "study" in typed else "text"
     target = f"--out {shlex.quote(argument)}"

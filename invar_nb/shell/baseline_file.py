@@ -55,7 +55,9 @@ OF_PAIR = ("weights",)  # facts that are not the arm's alone
 
 
 def write_baseline(arm: WindowLosses | Predictions, path: Path) -> tuple[dict, str]:
-    "Put losses or answers in the file that later runs are compared with; the same in words."
+    """Write losses or answers to the file that later runs are compared with.
+
+    Returns the path and the digest of the file by name, and a sentence that says so."""
     check_baseline(arm.kind, path)
     facts = {name: fact for name, fact in arm.provenance.items() if name not in OF_PAIR}
     arm = arm.changed(provenance=facts)

@@ -11,6 +11,7 @@ __all__ = ['usual_metrics', 'metrics_of_kind', 'computable_metrics', 'Offered', 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 
@@ -263,14 +264,14 @@ def foreign_metrics(arms: Iterable[Arm]) -> dict[str, tuple[str, str | None]]:
 # %% ../../nbs/shell/18_jobs.ipynb #accc
 def accepted_losses(
     losses: Iterable[AcceptedLoss],
-    size_of: Callable[[str], Mapping[str, float]],  # a margin's text -> {metric: size}
+    sizes_of: Callable[[list[str]], Mapping[str, float]],  # texts of margins -> {metric: size}
 ) -> list[Accepted]:
     "Losses of a study file as rules have them; UsageError."
     rows = []
     for loss in losses:
         text = f"{loss.metric}={loss.up_to}" if loss.metric else f"{loss.up_to}"
         with of_part("[[accepted]] up_to"):
-            (size,) = size_of(text).values()
+            (size,) = sizes_of([text]).values()
         rows.append(Accepted(**{**msgspec.structs.asdict(loss), "up_to": size}))
     return rows
 
@@ -293,7 +294,7 @@ def find_rules(
     kinds: Mapping[str, str],  # part -> kind of its evidence; the first leads
     arms: Mapping[tuple[str, str], Arm] | None = None,  # when they are there
 ) -> Rules:
-    "What is asked, as one value; an impossible combination is refused. UsageError."
+    "The command line's options as `Rules`; an impossible combination is refused. UsageError."
     asked = job.asked
     arms = arms or {}
     distinct_kinds = list(dict.fromkeys(kinds.values()))
@@ -309,16 +310,16 @@ def find_rules(
     )
     has_one_primary = bool(deciding) or len(distinct_kinds) == 1
 
-    def sizes(texts: list[str] | None) -> dict[str, float] | None:
-        return find_margins(texts, offered, bare=has_one_primary)
-
+    # A margin without a metric is the primary metric's. Parts of several kinds have several
+    # primary metrics, so that such a margin is refused unless one part decides.
+    sizes_of = partial(find_margins, offered=offered, bare=has_one_primary)
     with as_usage():
         rules = Rules(
             **passed_on(asked),
             metrics=with_divergence(metrics, job),
-            margin=sizes(asked.margin),
+            margin=sizes_of(asked.margin),
             by=asked.by or None,
-            accepted=tuple(accepted_losses(asked.accepted or (), lambda text: sizes([text]))),
+            accepted=tuple(accepted_losses(asked.accepted or (), sizes_of)),
             deciding=deciding,
             pooling=find_pooling(asked.pooling, kinds),
         )

@@ -65,14 +65,14 @@ def sections_with(key: str) -> list[str]:
 # %% ../../nbs/shell/05_study_file.ipynb #sf11
 def section_of(name: str) -> str | None:
     "The section of a setting that stands in a study file only; None for an option."
-    sections = []
+    is_key_in = {}
     for section, group in SECTIONS.items():
-        for setting in settings_of(group):
-            if setting.name == name and not setting.is_key:
-                return None
-            if setting.name == name:
-                sections.append(section)
-    return sections[0] if sections else None
+        by_name = {setting.name: setting for setting in settings_of(group)}
+        if name in by_name:
+            is_key_in[section] = by_name[name].is_key
+    if not all(is_key_in.values()):
+        return None  # an option
+    return next(iter(is_key_in), None)
 
 # %% ../../nbs/shell/05_study_file.ipynb #nphrg6qd
 KEY_WIDTH = 20  # columns of the names

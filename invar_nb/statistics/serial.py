@@ -9,7 +9,7 @@ __all__ = ['MOST_AT_ONCE', 'ALARM', 'FEWEST_WINDOWS', 'MOST_BLOCKS', 'UNITS', 'c
 
 # %% ../../nbs/statistics/02_serial.ipynb #c022
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -166,6 +166,14 @@ def _in_blocks(most: int, *columns: np.ndarray) -> list[np.ndarray]:
     return [np.add.reduceat(column, starts) for column in columns]
 
 
+def _with_influence(
+    jackknife: Callable[..., Jackknife], n_blocks: int, *sums: object
+) -> tuple[Jackknife, np.ndarray]:
+    "A jackknife of blocks, and the influence of each block."
+    influence = np.empty(n_blocks)  # filled by the jackknife
+    return jackknife(*sums, influence=influence), influence
+
+
 def _of_windows(fit: Jackknife, weights: np.ndarray) -> Jackknife:
     "The fit of blocks, with the numbers of the windows in them."
     if fit.n_units == weights.size:
@@ -191,8 +199,7 @@ def serial_and_plain_ratio(
 ) -> tuple[Jackknife, Jackknife]:
     "The jackknife of correlated windows, and that of independent ones, which it begins with."
     blocks = _in_blocks(most, numerators, weights)
-    influence = np.empty(blocks[1].size)
-    fit = jackknife_ratio(*blocks, influence=influence)
+    fit, influence = _with_influence(jackknife_ratio, blocks[1].size, *blocks)
     is_by_window = blocks[1].size == weights.size
     plain = fit if is_by_window else jackknife_ratio(numerators, weights)
     return _of_windows(_widen(fit, influence), weights), plain
@@ -207,8 +214,10 @@ def serial_ratio_difference(
         _in_blocks(MOST_BLOCKS, *arm) for arm in (baseline, candidate)
     )
     _, block_weights = of_candidate
-    influence = np.empty(block_weights.size)  # of each block, which the next line fills
-    fit = jackknife_ratio_difference(of_baseline, of_candidate, influence=influence)
+    fit, influence = _with_influence(
+        jackknife_ratio_difference, block_weights.size, of_baseline, of_candidate
+    )
+    # perplexity and bits per byte weigh a window alike in both arms: either's weights serve
     _, weights = candidate
     return _of_windows(_widen(fit, influence), weights)
 
