@@ -118,11 +118,9 @@ def _match_ids(baseline: Arm, candidate: Arm) -> None:
         form = _other_form(a, b)
         if form:
             _unpaired(must, f"{got}; they would match {form}", "Write the ids alike in both")
-        cure = (
-            "Measure both models on the same items, or leave those that one lacks out of both"
-        )
+        cure = "Measure both models on the same items, or leave out what one of them lacks"
         if baseline.by_id:
-            cure += " (--intersect)"
+            cure += ", which --intersect does"
         _unpaired(must, got, cure)
     i = _first_difference(a, b)
     _unpaired(

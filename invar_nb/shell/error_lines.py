@@ -37,9 +37,10 @@ def _option_of(name: str, value: str = "") -> str:
     name = _SPELLED.get(name, name)
     if value == "None":
         return f"no {_option_of(name)}"
-    if value == "..." and (name in ROLES or name == "task"):
+    is_role = name in ROLES and name != "seed"  # the argument is that of random draws
+    if value == "..." and (is_role or name == "task"):
         value = "NAME"
-    if name in ROLES and name != "score":
+    if is_role and name != "score":
         return f"--column {name}={value}"
     if not section_of(name):
         return f"--{name.replace('_', '-')} {value}".rstrip()
