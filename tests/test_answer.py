@@ -550,7 +550,8 @@ def test_where_all_changed_alike_there_is_no_interval_and_the_sign_test_is_named
     assert "; paired t test, p = " in spread and "sign test" not in spread
 
 
-def test_examples_lost_and_won_are_counted_and_listed():
+@pytest.mark.parametrize("better", ["higher", "lower"])
+def test_examples_lost_and_won_are_counted_and_listed(better):
     "Of 400 examples 38 were lost and 21 won, which a net change of -4.25 points hides."
     before = np.arange(400) % 4 > 0
     after = before.copy()
@@ -559,12 +560,18 @@ def test_examples_lost_and_won_are_counted_and_listed():
     after[lost] = False
     after[won] = True
     arms = [
-        Scores(ids=range(400), values=right.astype(int), score="f1")
+        Scores(
+            ids=range(400),
+            values=(right if better == "higher" else ~right).astype(int),
+            score="hits" if better == "higher" else "misses",
+            better=better,
+        )
         for right in (before, after)
     ]
     made = compare(pair(*arms)).report()
     assert re.search(r"before +after +change, points \(95 % CI\) +lost, won +claim", str(made))
-    assert re.search(r"-4\.2\S* .* 38, 21 ", str(made))
+    change = "-4.2" if better == "higher" else "+4.2"
+    assert re.search(re.escape(change) + r"\S* .* 38, 21 ", str(made))
     page = render(made)["report.md"]
     assert "38 became wrong and 21 became right of 400." in page
     assert f"| became wrong | {lost[0]} |" in page

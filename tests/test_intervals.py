@@ -24,6 +24,7 @@ from invar_nb.statistics.serial import (
     serial_ratio,
     serial_ratio_difference,
 )
+from invar_nb.statistics.totals import units_eff
 
 
 def draw(rng, n=None):
@@ -325,6 +326,17 @@ def test_formula(n):
     np.testing.assert_allclose(
         [two.standard_error, two.dof], [one.standard_error, one.dof], rtol=1e-9
     )
+
+
+def test_of_two_arms_in_blocks_the_fewer_effective_windows_count():
+    rng = np.random.default_rng(3)
+    n = 3 * serial.MOST_BLOCKS
+    even = np.ones(n)
+    uneven = rng.exponential(size=n) ** 3
+    a, b = ((rng.gamma(1, size=n) * weights, weights) for weights in (even, uneven))
+    few = units_eff(uneven)
+    for fit in (serial_ratio_difference(a, b), serial_ratio_difference(b, a)):
+        assert (fit.n_units, fit.units_eff) == (n, pytest.approx(few))
 
 
 @pytest.mark.parametrize("n", [2, 5, 60, 2053, 10_007, 65_536, 400_009])

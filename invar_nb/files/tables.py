@@ -39,6 +39,7 @@ from invar_nb.foundations.paths import (
     paths_of_rows,
     rows_at,
     value_at,
+    word_of,
 )
 from invar_nb.foundations.refuse import (
     ContractError,
@@ -182,13 +183,6 @@ def _row(text: str, where: str) -> dict:
     )
 
 
-def _as_typed(cell: object) -> str:
-    "A cell as somebody types it in a command: text as it is, true, 0.1."
-    if isinstance(cell, str):
-        return cell
-    return json.dumps(cell, ensure_ascii=False)
-
-
 def _row_for_arm(text: str, where: str, arm: tuple[str, str] | None) -> dict:
     "One object of JSON; a damaged one of another arm is that arm's name alone."
     try:
@@ -208,7 +202,7 @@ def _name_of_arm(text: str, column: str) -> str | None:
     with contextlib.suppress(ValueError, RecursionError):
         row = json.loads(text)
         if isinstance(row, dict) and column in row:
-            return _as_typed(row[column])
+            return word_of(row[column])
     return None
 
 
@@ -984,7 +978,7 @@ def _take(cells: Any, rows: np.ndarray) -> Any:
 
 def rows_of_arm(table: Table, name: str, word: str) -> Table:
     "The rows in which a column has this word, numbers and flags as they are typed."
-    words = [_as_typed(cell) for cell in table.column(name)]
+    words = [word_of(cell) for cell in table.column(name)]
     rows = np.array([i for i, typed in enumerate(words) if typed == word], int)
     if not rows.size:
         values = [*dict.fromkeys(words)]

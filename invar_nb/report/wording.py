@@ -418,7 +418,8 @@ def churn_of(value: ChangeSection) -> Churn | None:
     if value.method != "tango":
         return None
     n_changed = round(discordance_of(value) * value.n_units)
-    n_more_right = round(value.delta * value.n_units)
+    gain = -value.delta if value.better == "lower" else value.delta
+    n_more_right = round(gain * value.n_units)
     return Churn(lost=(n_changed - n_more_right) // 2, won=(n_changed + n_more_right) // 2)
 
 

@@ -217,8 +217,7 @@ def serial_ratio_difference(
     fit, influence = _with_influence(
         jackknife_ratio_difference, block_weights.size, of_baseline, of_candidate
     )
-    # perplexity and bits per byte weigh a window alike in both arms: either's weights serve
-    _, weights = candidate
+    weights = min((weights for _, weights in (baseline, candidate)), key=units_eff)
     return _of_windows(_widen(fit, influence), weights)
 
 # %% ../../nbs/statistics/02_serial.ipynb #sst2
