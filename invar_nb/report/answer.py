@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['NUMBER', 'WIDTH', 'LEAST_NAME', 'LEAST_NOTE', 'MOST_BYTES', 'BADGE', 'TONES', 'MOST_ROWS', 'padded', 'align',
            'TextColumn', 'change_texts', 'cell_texts', 'text_columns', 'room_for_names', 'fitting_columns',
-           'short_names', 'wrapped_notes', 'line_of', 'is_said', 'text_table', 'wrapped', 'closing_lines', 'summary',
-           'cut', 'exit_lines', 'summary_paragraphs', 'summary_markdown', 'badge_message', 'badge_colour', 'badge',
+           'wrapped_notes', 'line_of', 'is_said', 'text_table', 'wrapped', 'closing_lines', 'summary', 'cut',
+           'exit_lines', 'summary_paragraphs', 'summary_markdown', 'badge_message', 'badge_colour', 'badge',
            'result_picture', 'result_html']
 
 # %% ../../nbs/report/11_answer.ipynb #ans02
@@ -30,7 +30,7 @@ from invar_nb.report.figures import (
     visible,
 )
 from .pictures import interval_picture
-from .shown import ShownChange, shorten
+from .shown import ShownChange, short_names
 from invar_nb.report.tables import (
     Cell,
     Column,
@@ -159,38 +159,6 @@ def fitting_columns(columns: list[TextColumn], width: int) -> list[TextColumn]:
         if room_for_names(columns, width) < min(columns[0].width, leaver.column.room):
             columns = [column for column in columns if column is not leaver]
     return columns
-
-
-def short_names(names: Sequence[str], most: int, is_title: Sequence[bool]) -> list[str]:
-    "Names of at most `most` characters, if they stay different so; titles as they are."
-    for shorten_name in (shorten, _without_end, _without_beginning):
-        texts = [
-            name if has_title else shorten_name(name, most)
-            for name, has_title in zip(names, is_title, strict=True)
-        ]
-        if _stay_different(names, texts):
-            return texts
-    return list(names)
-
-
-def _without_end(name: str, most: int) -> str:
-    if len(name) <= most:
-        return name
-    return f"{name[: most - 2]}.."
-
-
-def _without_beginning(name: str, most: int) -> str:
-    if len(name) <= most:
-        return name
-    return f"..{name[2 - most :]}"
-
-
-def _stay_different(names: Sequence[str], texts: Sequence[str]) -> bool:
-    "Whether each text stands as often as its name does."
-    of_names = Counter(names)
-    of_texts = Counter(texts)
-    pairs = zip(names, texts, strict=True)
-    return all(of_names[name] == of_texts[text] for name, text in pairs)
 
 
 def wrapped_notes(columns: Sequence[TextColumn], width: int) -> list[list[str]]:

@@ -6,14 +6,15 @@
 __all__ = ['EXIT_FIRST', 'LOSSES', 'METHODS', 'NOISY_SETTINGS', 'EXPLAINED', 'exit_sentence', 'choice_sentence', 'flips_text',
            'Heading', 'heading_of', 'model_names', 'title_of', 'models_line', 'part_text', 'texts_line', 'units_text',
            'all_units_text', 'seeds_test_text', 'over_sentence', 'reason_of_windows', 'seeds_sentences', 'unit_nouns',
-           'is_dominated', 'family_sentences', 'level_sentence', 'no_spread_sentence', 'no_margin_sentence', 'is_loss',
-           'of_mean_sentences', 'pairing_sentence', 'levels_rest_line', 'rests_sentences', 'rests_line', 'ignored_line',
-           'dof_of', 'discordance_of', 'Churn', 'churn_of', 'chance_to_find', 'smallest_found', 'bears_claim',
-           'has_known_rates', 'rate_text', 'Laws', 'laws_of', 'rates_of_one', 'rates_of_several', 'rule_clause',
-           'may_err', 'rule_line', 'unmeasured_line', 'own_metrics', 'blind_line', 'found_sentence', 'settings_text',
-           'noise_lines', 'weights_lines', 'looks_line', 'exit_needs_words', 'exit_note', 'first_failed',
-           'required_lines', 'passages_of', 'passage_lines', 'Note', 'next_note', 'next_line', 'accept_sentence',
-           'exit_is_told', 'fact_lines', 'setting_details', 'leading_family', 'families_text', 'ranking_lines']
+           'is_dominated', 'family_sentences', 'level_sentence', 'no_spread_sentence', 'margins_sentence',
+           'no_margin_sentence', 'is_loss', 'of_mean_sentences', 'pairing_sentence', 'levels_rest_line',
+           'rests_sentences', 'rests_line', 'ignored_line', 'dof_of', 'discordance_of', 'Churn', 'churn_of',
+           'chance_to_find', 'smallest_found', 'bears_claim', 'has_known_rates', 'rate_text', 'Laws', 'laws_of',
+           'rates_of_one', 'rates_of_several', 'rule_clause', 'may_err', 'rule_line', 'unmeasured_line', 'own_metrics',
+           'blind_line', 'found_sentence', 'settings_text', 'noise_lines', 'weights_lines', 'looks_line',
+           'exit_needs_words', 'exit_note', 'first_failed', 'required_lines', 'passages_of', 'passage_lines', 'Note',
+           'next_note', 'next_line', 'accept_sentence', 'exit_is_told', 'fact_lines', 'setting_details',
+           'leading_family', 'families_text', 'ranking_lines']
 
 # %% ../../nbs/report/08_wording.ipynb #wrd02
 import re
@@ -283,6 +284,18 @@ def no_spread_sentence(document: Document, shown: Sequence[RowSection]) -> str:
     return "Where all changed alike, no spread is seen and there is no interval."
 
 
+def margins_sentence(leads: Sequence[RowSection]) -> str:
+    "Which margin each metric has, where several have one; '' elsewhere."
+    titles_of: dict[str, dict[str, None]] = {}  # margin -> titles of metrics
+    for row in leads:
+        if row.margin > 0:
+            titles_of.setdefault(row.words.margin, {})[row.value.title] = None
+    if len({title for titles in titles_of.values() for title in titles}) < 2:
+        return ""
+    clauses = [f"{margin} for {', '.join(titles)}" for margin, titles in titles_of.items()]
+    return f"Margins: {'; '.join(clauses)}."
+
+
 def no_margin_sentence(leads: Sequence[RowSection]) -> str:
     "Which scores have no margin, and how they get one; '' where all have."
     titles = dict.fromkeys(
@@ -362,6 +375,7 @@ def rests_sentences(
         yield from family_sentences(leads)
     yield level_sentence(document)
     yield no_spread_sentence(document, shown)
+    yield margins_sentence(leads)
     yield no_margin_sentence(leads)
     if is_over_seeds:
         yield from of_mean_sentences(document)

@@ -136,7 +136,7 @@ class Offered:
         usage(
             "--margin must name its metric when tasks have different metrics",
             f"{size} without a metric",
-            "Write one for each: " + " ".join(f"--margin {owner}={size}" for owner in owners),
+            f"In its place write {' '.join(f'--margin {owner}={size}' for owner in owners)}",
         )
 
 
