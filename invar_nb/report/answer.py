@@ -103,6 +103,15 @@ class TextColumn:
         ]
         return max([len(self.column.head), *widths])
 
+    def fitted(self, width: int) -> "TextColumn":
+        "With cells of at most this width, where they stay different; titles as they are."
+        pairs = [*zip(self.cells, self.is_title, strict=True)]
+        names = [cell for cell, is_title in pairs if not is_title]
+        texts = dict(zip(names, short_names(names, width), strict=True))
+        return replace(
+            self, cells=[cell if is_title else texts[cell] for cell, is_title in pairs]
+        )
+
     def padded(self, i: int) -> str:
         "The cell of a row, or with -1 the head, filled up."
         text = self.column.head if i < 0 else self.cells[i]
@@ -187,7 +196,7 @@ def text_table(table: Table, width: int = WIDTH) -> list[str]:
         columns[-1] = replace(columns[-1], cells=[" ".join(note[:1]) for note in notes])
     names = columns[0]
     room = max(room_for_names(columns, width), LEAST_NAME)
-    columns[0] = replace(names, cells=short_names(names.cells, room, names.is_title))
+    columns[0] = names.fitted(room)
     indent = padded("", sum(column.width + 2 for column in columns[:-1]))
     lines = [line_of(columns, -1)]
     for i, note in enumerate(notes):

@@ -78,7 +78,7 @@ def bars_forest(
     "Bars on the axis of a metric."
     on_axis, axis = axis_of(value)
     room = room_for_labels([bar.text for bar in bars])
-    labels = short_names([bar.label for bar in bars], room, [False] * len(bars))
+    labels = short_names([bar.label for bar in bars], room)
     rows = []
     for label, bar in zip(labels, bars, strict=True):
         rows.append((label, on_axis(bar.delta), *map(on_axis, bar.ends), bar.claim))

@@ -51,13 +51,10 @@ def shorten(name: str, most: int) -> str:
     return f"{name[:head]}..{name[len(name) - (most - 2 - head) :]}"
 
 
-def short_names(names: Sequence[str], most: int, is_title: Sequence[bool]) -> list[str]:
-    "Names of at most `most` characters, if they stay different so; titles as they are."
+def short_names(names: Sequence[str], most: int) -> list[str]:
+    "Names of at most `most` characters, where they stay different; else the whole names."
     for shorten_name in (shorten, _without_end, _without_beginning):
-        texts = [
-            name if has_title else shorten_name(name, most)
-            for name, has_title in zip(names, is_title, strict=True)
-        ]
+        texts = [shorten_name(name, most) for name in names]
         if _stay_different(names, texts):
             return texts
     return list(names)

@@ -290,7 +290,7 @@ def margins_sentence(leads: Sequence[RowSection]) -> str:
     for row in leads:
         if row.margin > 0:
             titles_of.setdefault(row.words.margin, {})[row.value.title] = None
-    if len({title for titles in titles_of.values() for title in titles}) < 2:
+    if len(set().union(*titles_of.values())) < 2:
         return ""
     clauses = [f"{margin} for {', '.join(titles)}" for margin, titles in titles_of.items()]
     return f"Margins: {'; '.join(clauses)}."
