@@ -350,9 +350,8 @@ def as_shape(
     try:
         if isinstance(value, bytes):
             check_values(value, where)
-            text = value.decode(
-                json.detect_encoding(value)
-            )  # json.loads would keep half pairs
+            # not json.loads(value), which would keep half a surrogate pair
+            text = value.decode(json.detect_encoding(value))
             value = _require_unicode(json.loads(text), has_escapes="\\ud" in text.lower())
         return msgspec.convert(value, shape, strict=strict)
     except ContractError:

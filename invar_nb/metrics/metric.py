@@ -169,8 +169,8 @@ class Metric:
     def by_test(self) -> bool:
         """Whether claims rest on a test of no change alone, never on a margin.
 
-        So it is for a value that is computed by `inverse` for each arm: its change has no
-        margin."""
+        These are the metrics of two arms that have an `inverse`, such as the calibration
+        error."""
         return self.inverse is not None and not self.of_pair
 
 # %% ../../nbs/metrics/00_metric.ipynb #c011
