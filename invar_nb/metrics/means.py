@@ -238,7 +238,7 @@ class _Score:
         return "higher"
 
     def prepare(self, *arms: Arm) -> Metric:
-        "The metric with title, direction, unit and interval that suit the values of these arms."
+        "The metric with title, direction, unit and interval that suit these values."
         return replace(
             score_of(self.name),
             title=self.name or arms[0].score,
