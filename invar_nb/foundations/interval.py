@@ -199,8 +199,8 @@ class Framed:
 class Shown(Framed):
     """Base of every result: how it is printed, plotted and shown in a notebook.
 
-    A subclass defines `summary` or `_line` (each is derived from the other), and `_forest`
-    and `_table` where it has a picture and a table."""
+    A subclass defines either summary or _line, from which the other one follows; also
+    _forest where it has a picture, and _table where it has a table."""
 
     hint = ""  # last line of what is printed
 
@@ -225,6 +225,7 @@ class Shown(Framed):
         return []
 
     def __repr__(self) -> str:
+        "The class and its line, as `Interval([0.1, 0.2], 95 %, bca)`, cut to 102 characters."
         name = type(self).__name__
         text = " ".join(self._line().split())
         text = "".join(c if c.isprintable() else "?" for c in text)
@@ -234,9 +235,11 @@ class Shown(Framed):
         return f"{name}({text})"
 
     def __str__(self) -> str:
+        "The summary, a blank line and the hint, if there is one."
         return "\n\n".join(filter(None, (self.summary(), self.hint)))
 
     def _repr_html_(self) -> str:
+        "The result as a notebook shows it; the layer of reports draws it."
         return upper("result_html")(self)
 
     def plot(
@@ -322,6 +325,7 @@ class Interval(Shown):
         vars(self).update(low=low, high=high, level=level)
 
     def __iter__(self) -> Iterator[float]:
+        "Yield low and high, so that `low, high = interval` works."
         return iter((self.low, self.high))
 
     @property
@@ -384,12 +388,14 @@ class Interval(Shown):
         return self.fallback is not None and self.low == self.high
 
     def _line(self) -> str:
+        "Ends, level and method in one line, with the code of a fallback."
         if self.of_one_unit:
             return f"no interval from one unit ({self.low:.4g}), {self.method}"
         fallback = f", {self.fallback.code}" if self.fallback else ""
         return f"{ends_text(*self)}, {confidence_text(self.level)} %, {self.method}{fallback}"
 
     def _forest(self) -> Forest | None:
+        "A plot of this interval alone; a zero line is drawn where 0 is close to it."
         if self.of_one_unit:
             return None
         is_near_zero = -self.width < self.low and self.high < self.width

@@ -35,6 +35,7 @@ class Field:
     name: str
 
     def __call__(self, value: object) -> Iterator[object]:
+        "Yield the values that this step leads to from a value; none where it does not apply."
         if isinstance(value, Mapping) and self.name in value:
             yield value[self.name]
         elif isinstance(value, (list, tuple)):
@@ -48,6 +49,7 @@ class Entry:
     index: int
 
     def __call__(self, value: object) -> Iterator[object]:
+        "Yield the values that this step leads to from a value; none where it does not apply."
         if isinstance(value, (list, tuple)) and -len(value) <= self.index < len(value):
             yield value[self.index]
 
@@ -60,6 +62,7 @@ class Having:
     word: str  # such as f1
 
     def __call__(self, value: object) -> Iterator[object]:
+        "Yield the values that this step leads to from a value; none where it does not apply."
         entries = value if isinstance(value, (list, tuple)) else [value]
         for entry in entries:
             if any(word_of(leaf) == self.word for leaf in values_at(entry, self.steps)):
@@ -73,6 +76,7 @@ class Every:
     The values of an object that are objects keep their key as the field `@key`."""
 
     def __call__(self, value: object) -> Iterator[object]:
+        "Yield the values that this step leads to from a value; none where it does not apply."
         if isinstance(value, (list, tuple)):
             yield from value
         elif isinstance(value, Mapping):

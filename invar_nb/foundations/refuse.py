@@ -158,6 +158,7 @@ _LARGEST_EXACT = 2**53  # every integer up to here is a float64; above, 1e16 + 1
 
 
 def _is_bool(value: object) -> bool:
+    "Whether a value is a boolean, of Python or NumPy."
     return isinstance(value, (bool, np.bool_))
 
 
@@ -380,7 +381,7 @@ def as_counts(
     name: str,  # integers, or floats that are whole
     length: int | None = None,
 ) -> np.ndarray:  # int64, shape (n,), locked copy
-    """The values as integers of at least 1; the first that is none is refused.
+    """The values as whole numbers of at least 1; the first that is not one is refused.
 
     Their total must be exact in float64, so a total above 2**53 is refused as well."""
     counts = as_vector(values, where=where, name=name, length=length)
@@ -510,6 +511,7 @@ def as_names(
         return names
 
     def refuse_any(is_bad: Callable[[object], bool], kind: str, cure: str) -> None:
+        "Refuse the first of the values that is bad, saying of which kind it must be."
         refuse_first([*map(is_bad, values)], values, where, f"{name} must be {kind}", cure)
 
     kinds = "non-empty strings or integers"

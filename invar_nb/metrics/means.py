@@ -36,7 +36,7 @@ def share_fields(
     "The fields of a `Metric` that is the share of right items: totals, test and intervals."
 
     def totals(arm: Arm) -> tuple[np.ndarray, np.ndarray]:
-        "Of each item whether it is right and counts, and whether it counts, as 0 or 1."
+        "For each item, as 0 or 1: whether it is right and counts, and whether it counts."
         counted = np.ones(len(arm)) if of is None else of(arm).astype(float)
         return right(arm) * counted, counted
 

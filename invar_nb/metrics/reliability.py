@@ -227,10 +227,11 @@ def _null_band(
         float(np.searchsorted(cdf, q * cdf[-1]) * step / n)
         for q in ((1 - level) / 2, (1 + level) / 2, level)
     )
-    # The first cell that may be as far as the one seen. Rounding must not make p too small, so
-    # the ECE is taken lower: by the grid's error, by that of its floats, and of the division.
-    seen = (ece - error) * n / step
-    first = max(0, math.ceil(seen * (1 - 1e-12) - 1e-6))
+    # The p-value is the probability of all cells from `first` on. Rounding must not make it
+    # too small, so the observed ECE is lowered by the error of the grid, by that of its
+    # floats, and by that of the division.
+    observed_cell = (ece - error) * n / step
+    first = max(0, math.ceil(observed_cell * (1 - 1e-12) - 1e-6))
     below_mce = math.prod(_mass_below(law, mce) for law in laws)  # gaps are independent
     return NullBand(
         mean=math.fsum(float(law.mass @ law.distance) for law in laws) / n,
@@ -302,6 +303,25 @@ class ReliabilityBins:
         return ax
 
 # %% ../../nbs/metrics/03_reliability.ipynb #c045
+def _bin_limits(
+    p: np.ndarray,  # confidences, shape (n,)
+    count: np.ndarray,  # how many of them each bin has, shape (M,)
+    binning: str,
+) -> tuple[np.ndarray, np.ndarray]:  # each of shape (M,)
+    "(low, high) of each bin: its edges; of equal mass, its smallest and largest confidence."
+    n_bins = count.size
+    if binning == "width":
+        return np.arange(n_bins) / n_bins, np.arange(1, n_bins + 1) / n_bins
+    filled_bins = np.flatnonzero(count)
+    ordered = np.sort(p)
+    ends = np.cumsum(count)[filled_bins]  # of the bins in the sorted confidences
+    low = np.full(n_bins, np.nan)
+    high = np.full(n_bins, np.nan)
+    low[filled_bins] = ordered[ends - count[filled_bins]]
+    high[filled_bins] = ordered[ends - 1]
+    return low, high
+
+
 def reliability_bins(
     confidence: object,  # p_i in [0, 1], shape (n,)
     correct: object,  # y_i, booleans or 0/1, shape (n,)
@@ -331,13 +351,7 @@ def reliability_bins(
     bars = [wilson_interval(int(hits[m]), int(count[m]), level=level) for m in filled_bins]
     ece = float(np.abs(sums[0]).sum() / p.size)
     mce = float(np.abs(gap).max())
-    low = np.arange(n_bins) / n_bins
-    high = np.arange(1, n_bins + 1) / n_bins
-    if binning == "mass":  # a bin's edges say less than what is in it
-        ordered = np.sort(p)
-        ends = np.cumsum(count)[filled_bins]
-        low = column(ordered[ends - count[filled_bins]])
-        high = column(ordered[ends - 1])
+    low, high = _bin_limits(p, count, binning)
     return ReliabilityBins(
         binning=binning,
         n=p.size,

@@ -42,11 +42,11 @@ def _on_grid(
 
 
 def _diffuse(mass: np.ndarray, sigma: float) -> np.ndarray:
-    """Density on the nodes after diffusion to a bandwidth (@eq-smooth-cosines).
+    """Density on the nodes after the errors spread to a bandwidth (@eq-smooth-cosines).
 
-    Cosines are the modes of a rod with insulated ends: to the modes, each fades by its rate,
-    and back. `mass` has the nodes on its last axis.
-    """
+    They spread like heat along a rod with insulated ends, whose modes are cosines: a cosine
+    transform gives the modes, each is damped by its rate, and the transform leads back. The
+    nodes are the last axis of `mass`."""
     ends = mass.copy()
     ends[..., [0, -1]] *= 2  # the transform counts inner nodes twice, and these once
     modes = scipy.fft.dct(ends, type=1) / 2
@@ -64,6 +64,7 @@ def _fixed_point(mass: np.ndarray, n: int) -> float:
         return 0.0
 
     def excess(sigma: float) -> float:
+        "How far the error at a bandwidth is above the bandwidth."
         return _error_at(mass, n, sigma) - sigma
 
     root = scipy.optimize.brentq(excess, _SMALLEST_SIGMA, 1.5, xtol=1e-12)

@@ -395,12 +395,15 @@ class ShownRuns(Shown):
         return blind_spot(self.difference, self.spec.improvement_threshold)
 
     def _line(self) -> str:
+        "The line of the verdict."
         return self.verdict._line()
 
     def _records(self) -> list[dict]:
+        "The rows of the verdict as a table."
         return self.verdict._records()
 
     def _sentences(self) -> list[str]:
+        "The headline, then what the claim rests on; the headline alone if a run failed."
         d = self.difference
         verdict = self.verdict
         if d is None:
@@ -418,6 +421,7 @@ class ShownRuns(Shown):
         return sentences
 
     def _table(self) -> list[list[str]]:
+        "One row: both means, the change with its interval, the claim; [] if a run failed."
         d = self.difference
         if d is None:
             return []
@@ -433,6 +437,7 @@ class ShownRuns(Shown):
         ]
 
     def _forest(self) -> object:
+        "A forest plot of the change and the margin; None if a run failed."
         margin = self.spec.improvement_threshold
         return self.difference and difference_forest(
             self.difference, claim=self.verdict.claim, margin=margin
