@@ -145,7 +145,7 @@ class Metric:
             )
 
     def _check_margin(self) -> None:
-        "Refuse a margin that is not a number of at least 0, and one that is never used."
+        "Refuse a margin that is not a number of at least 0, or is never used (`by_test`)."
         if self.margin is None:
             return
         if not is_margin(self.margin):

@@ -67,7 +67,9 @@ class Jackknife:
         return self.estimate - self.standard_error * s
 
     def p_value(self, null: float = 0.0) -> float | None:
-        "Two-sided p of D = null, dual to `interval` at every level; None for one unit."
+        """Two-sided p-value of D = null; None for one unit.
+
+        It is at least 1 - level exactly where `interval` at that level contains null."""
         if self.fallback is not None and self.fallback.code == "single_pair":
             return None
         if self.standard_error == 0:

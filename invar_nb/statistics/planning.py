@@ -47,7 +47,7 @@ def as_pilot(
     *,
     serial: bool = False,
 ) -> Pilot:
-    """The Pilot that the fit of an interval is, to plan further runs with.
+    """The spread that the fit of an interval shows, as a Pilot to plan further runs with.
 
     The nu of a pilot tells the kurtosis that it saw. A small sample sees too few of its
     tails, so the kurtosis of a run is planned for without that bias
@@ -130,7 +130,7 @@ def power_of(
     dof: float,  # of the interval
     level: float,
 ) -> float:
-    "Power: chance that an interval excludes 0 for an effect (@eq-planning-edge)."
+    "Power: chance that an interval excludes 0 if this is the effect (@eq-planning-edge)."
     return _beyond(effect, dof, _quantile(dof, level))
 
 

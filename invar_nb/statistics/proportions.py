@@ -122,7 +122,7 @@ def difference_ends(
     uncorrelated = math.sqrt(1 - correlation**2)
 
     def joint(x: float, y: float) -> float:
-        "How far an end of b - a lies from it, from the distances of an end of b and of a."
+        "Distance of an end of b - a from b - a; x and y are those of the ends of b and a."
         return math.hypot(x - correlation * y, uncorrelated * y)
 
     return d - joint(b - ends_b[0], ends_a[1] - a), d + joint(ends_b[1] - b, a - ends_a[0])

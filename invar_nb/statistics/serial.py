@@ -150,7 +150,9 @@ def block_size(
     n: int,  # windows
     most: int = MOST_BLOCKS,  # largest number of blocks
 ) -> int:
-    "m, windows per block: the smallest power of two with `most` blocks (@eq-serial-blocks)."
+    """m, windows per block: the smallest power of two that gives few enough blocks.
+
+    At most `most` of them (@eq-serial-blocks)."""
     size = 1
     while -(-n // size) > most:
         size *= 2

@@ -162,6 +162,7 @@ def stored_precision(values: np.ndarray) -> float:
     tolerance = 4 * DOUBLE * float(np.abs(values).max())
 
     def has_only(candidates: np.ndarray) -> bool:
+        "Whether all values are equal to these candidates within the tolerance."
         return float(np.abs(candidates - values).max()) <= tolerance
 
     if has_only(np.round(values, 6)):
