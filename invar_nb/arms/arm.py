@@ -627,7 +627,7 @@ class Translations(Arm):
     )
 
     def __post_init__(self):
-        "Without a digest that was given, take that of ids and references."
+        "If no data id was given, make it the digest of ids and references."
         super().__post_init__()
         if self.data_id:
             return

@@ -959,6 +959,26 @@ def _is_kept(data: bytes) -> bool:
     return f'"schema":"{any_version}'.encode() in first_line
 
 
+def _predictions_in_table(
+    data: bytes,
+    path: str | os.PathLike,
+    model: str,
+    rows: tuple[str, str] | None,  # column, word: only the rows that have it there
+    options: dict,  # of read_predictions
+) -> Predictions:
+    "The predictions in the bytes of a table, whose columns and rows the options name."
+    roles = {role: options.pop(role, None) for role in ("id", "label", "prediction")}
+    named_fields = [*roles.values(), options.get("cluster"), *(options.get("slices") or ())]
+    fields = [*filter(None, named_fields), *options.pop("fields", ())]
+    wanted = Wanted(options.pop("at", ""), fields)
+    table = parse_table(data, name=str(path), rows=rows, wanted=wanted)
+    where = f"read_predictions: {path}"
+    columns = name_answers(table.columns, roles, where)
+    return predictions_from_columns(
+        columns, places=table.places, where=where, model=model, **options
+    )
+
+
 def read_predictions(
     path: str | os.PathLike,  # .jsonl, .json, .csv, .tsv, .parquet, or a file that we wrote
     *,
@@ -968,26 +988,13 @@ def read_predictions(
     # file of JSON; fields: further paths; and those of predictions_from_columns
 ) -> Predictions:
     "Predictions from a file, as `predictions_from_columns` makes them of its columns."
-    where = f"read_predictions: {path}"
     data = read_file(path, "read_predictions")
     if not _is_kept(data):
-        roles = {role: options.pop(role, None) for role in ("id", "label", "prediction")}
-        named_fields = [
-            *roles.values(),
-            options.get("cluster"),
-            *(options.get("slices") or ()),
-        ]
-        fields = [*filter(None, named_fields), *options.pop("fields", ())]
-        wanted = Wanted(options.pop("at", ""), fields)
-        table = parse_table(data, name=str(path), rows=rows, wanted=wanted)
-        columns = name_answers(table.columns, roles, where)
-        return predictions_from_columns(
-            columns, places=table.places, where=where, model=model, **options
-        )
+        return _predictions_in_table(data, path, model, rows, options)
     arm = parse_kept(data, str(path))
     if options.get("cluster"):
         refuse(
-            where,
+            f"read_predictions: {path}",
             "kept answers have the clusters with which they were asked",
             f"cluster={options['cluster']!r}",
             "Leave it out",

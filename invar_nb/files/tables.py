@@ -503,7 +503,7 @@ class _Layout:
             arrow.ReadOptions(
                 column_names=self.names, use_threads=False, block_size=len(data) + 1
             ),
-            arrow.ParseOptions(delimiter=self.comma, newlines_in_values=True),
+            arrow.ParseOptions(delimiter=self.separator, newlines_in_values=True),
             arrow.ConvertOptions(
                 column_types=dict.fromkeys(self.names, "string"),
                 null_values=[""],
@@ -534,7 +534,7 @@ class _Layout:
         A record with too few or too many cells is refused.
         """
         lines = []
-        for first_line, cells in _records(text, line, self.comma, self.where):
+        for first_line, cells in _records(text, line, self.separator, self.where):
             lines.append(first_line)
             if len(cells) == len(self.names):
                 continue
@@ -1076,10 +1076,9 @@ class Table:
             self._check_finite(name, values)
             return values
         cells = self.column(name, missing=(None, ""))
-        if flags:
-            values = _flags(cells)
-        if values is not None:
-            return values
+        marks = _flags(cells) if flags else None
+        if marks is not None:
+            return marks
         if {*map(type, cells)} <= {float, int}:
             with contextlib.suppress(OverflowError):
                 return np.array(cells, float)
@@ -1391,6 +1390,31 @@ def _collect(
     return collected
 
 
+def _digest_of_file(file: BinaryIO) -> str:
+    "The SHA-256 of a whole file, which is read from its beginning and left there again."
+    file.seek(0)
+    sha = hashlib.file_digest(file, "sha256").hexdigest()
+    file.seek(0)
+    return f"sha256:{sha}"
+
+
+def _keep_with_needed(
+    keep: _Keep | None,
+    fields: Mapping[str, tuple[str, ...]],  # column -> its paths
+    rows: tuple[str, str] | None,  # column, word: only the rows that have it there
+    where: str,
+) -> _Keep | None:
+    """Wrap `keep` so that the columns are kept that fields and the choice of rows need.
+
+    None, which keeps every column, stays None.
+    """
+    if keep and rows:
+        keep = _with_column(rows[0], keep, where)
+    if keep and fields:
+        keep = _with_bases(fields, keep)
+    return keep
+
+
 def parse_table(
     file: bytes | BinaryIO,  # bytes, or a file open for reading them
     *,
@@ -1405,17 +1429,11 @@ def parse_table(
     if isinstance(file, bytes):
         file = io.BytesIO(file)
     check_size(file.seek(0, os.SEEK_END), MOST_FILE, where, "Split the file")
-    file.seek(0)
-    sha = hashlib.file_digest(file, "sha256").hexdigest()
-    file.seek(0)
+    file_digest = _digest_of_file(file)
     fields = wanted.columns()
-    keep = wanted.keep
     if rows:
         fields.setdefault(rows[0], (rows[0],))
-    if keep and rows:
-        keep = _with_column(rows[0], keep, where)
-    if keep and fields:
-        keep = _with_bases(fields, keep)
+    keep = _keep_with_needed(wanted.keep, fields, rows, where)
     collected = _collect(unpack(file, name, where), read_batches, keep, where)
     held = {}
     for column in collected.names:
@@ -1424,7 +1442,7 @@ def parse_table(
         path=name,
         held=held,
         rows=np.concatenate(collected.rows),
-        digest=f"sha256:{sha}",
+        digest=file_digest,
         where=where,
     )
     if not rows:

@@ -630,7 +630,7 @@ def _arm_fields(task: _Task, n_examples: int) -> dict:
 
 
 def _check_result(task: _Task, computed: float) -> None:
-    "Refuse rows from which the metric comes out other than in the results file."
+    "Refuse rows if the metric computed from them is not the one in the results file."
     if task.info.unchecked:
         return
     key = f"{task.metric},{task.filter}"

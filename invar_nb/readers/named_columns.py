@@ -753,9 +753,11 @@ def _numbers_within(codes: np.ndarray) -> np.ndarray:
 
 
 def _windows_and_documents(plain: PlainColumns) -> tuple[Sequence[str], Sequence[str] | None]:
-    """A name for each row as a window, and its document; None if the documents are not known.
+    """A name for each row as a window, and the document of each row; None if not known.
 
-    Rows of one document whose ids do not tell them apart are numbered: 'doc:0', 'doc:1'.
+    Different ids name the windows themselves. If ids are those of documents, the rows of each
+    are numbered: 'doc:0', 'doc:1'. If ids begin anew in each document, a window is named by
+    both: 'doc:id'.
     """
     ids = plain.cells["id"]
     documents = plain.cells.get("cluster")
