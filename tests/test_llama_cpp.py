@@ -413,7 +413,7 @@ def test_the_stated_rounding_is_that_of_the_windows(tmp_path):
     rng = np.random.default_rng(6)
     for kind in (0, 1):
         (tmp_path / "a").write_text(log(losses := rng.normal(2, 0.3, 4000), kind))
-        arm = page._arm_of_log(tmp_path / "a", page._read_means(tmp_path / "a", "x"))
+        arm = page._arm_of_log(tmp_path / "a", page._read_running_means(tmp_path / "a", "x"))
         seen = (arm.log_loss - losses).std()
         assert arm.provenance["source"]["rounding"] == pytest.approx(
             seen, rel=0.06
