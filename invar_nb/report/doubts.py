@@ -367,11 +367,11 @@ def few_units_note(values: Sequence[Difference], alpha: float) -> str:
         f"If as few as {100 * FEW:g} % of the {noun_of(fewest.units)} carried the whole "
         f"change, {fewest.n_units:,} would be too few for {n_rows} rows judged together"
     )
-    enough = units_for_rate(n_rows, RARELY)
-    if enough is None:
+    effective = units_for_rate(n_rows, RARELY)
+    if effective is None:
         return f"{line}."
-    # in units, not effective ones, and rounded up to tens
-    enough = 10 * math.ceil(enough * fewest.n_units / fewest.units_eff / 10 - 1e-9)
+    units = effective * fewest.n_units / fewest.units_eff
+    enough = 10 * math.ceil(units / 10 - 1e-9)  # rounded up to tens
     return (
         f"{line}; about {enough:,} a row would keep wrong claims to {100 * RARELY:.0f} "
         "of 100 reports."

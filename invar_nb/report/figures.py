@@ -197,7 +197,9 @@ def _text(
 
 # %% ../../nbs/report/00_figures.ipynb #f661f4fa
 _COLOUR_OF_CLAIM = {"regressed": "worse", "improved": "better"}  # of others: ink
-_BARS_LEFT = 14  # of a picture 420 pixels wide
+_WIDTH = 420  # of a picture [pixels]
+_MIDDLE = 210
+_BARS_LEFT = 14
 _BARS_RIGHT = 406
 _BAR_HEIGHT = 42  # of a bar with its label above
 
@@ -230,6 +232,7 @@ class _Axis:
     stop: float  # pixel of high
 
     def __call__(self, value: float) -> float:
+        "The pixel at which a value is drawn."
         length = self.stop - self.start
         return self.start + (value - self.low) * length / (self.high - self.low)
 
@@ -250,6 +253,7 @@ class _Panel:
     """
 
     def __init__(self, forest: Mapping, start: float):
+        "Lay out the panel: its upper and lower edge, and the range of its axis."
         self.forest = forest
         self.start = start
         self.top = start + 22
@@ -329,14 +333,14 @@ class _Panel:
         bottom = self.bottom
         marks = [
             _line(_BARS_LEFT, bottom, _BARS_RIGHT, bottom, "soft", 1),
-            _text(210, bottom + 36, self.forest["axis"]),
+            _text(_MIDDLE, bottom + 36, self.forest["axis"]),
         ]
         for tick in ticks(self.x.low, self.x.high):
             name = f"{tick:g}"
             if tick and self.forest["zero"]:
                 name = f"{tick:+g}"
             inset = 4 * len(name)  # half its width: the whole label stays in the picture
-            at = min(max(self.x(tick), inset), 420 - inset)
+            at = min(max(self.x(tick), inset), _WIDTH - inset)
             marks.append(_line(self.x(tick), bottom, self.x(tick), bottom + 4, "soft", 1))
             marks.append(_text(at, bottom + 18, name))
         return marks
@@ -351,7 +355,7 @@ def _panel(forest: Mapping, start: float) -> tuple[list[dict], float]:
     marks += panel.axis()
     if not forest["note"]:
         return marks, panel.bottom + 44
-    return [*marks, _text(210, panel.bottom + 54, forest["note"])], panel.bottom + 62
+    return [*marks, _text(_MIDDLE, panel.bottom + 54, forest["note"])], panel.bottom + 62
 
 # %% ../../nbs/report/00_figures.ipynb #ivfig1
 def interval_figure(
@@ -436,10 +440,12 @@ def _place(i: float, n: int) -> float:
 
 
 def _mean_of(group: Sequence[float]) -> float:
+    "The mean of a group of changes."
     return math.fsum(group) / len(group)
 
 
 def _colour_of(change: float) -> str:
+    "The colour of a change: above 0 is worse."
     return "worse" if change > 0 else "better"
 
 
@@ -470,8 +476,8 @@ def _mean_lines(y: _Axis, mean: float, noun: str, axis: str) -> list[dict]:
     return [
         _line(_LEFT, y(0), _RIGHT, y(0)),
         _line(_LEFT, y(mean), _RIGHT, y(mean), w=1.2, dash="6 4"),
-        _text(210, 180, f"{noun}; dashed: mean"),
-        _text(210, 198, axis),
+        _text(_MIDDLE, 180, f"{noun}; dashed: mean"),
+        _text(_MIDDLE, 198, axis),
     ]
 
 

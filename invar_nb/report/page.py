@@ -67,7 +67,7 @@ def render_report(
     *,
     html: bool,  # else Markdown
 ) -> str:
-    "The report as a page."
+    "The report as one page: its template with the values and functions that it uses."
     has_details = html or len(document.pairs) <= MOST_PAIRS
 
     def picture_of(pair: PairSection) -> pictures.Picture | None:

@@ -236,7 +236,7 @@ class GateForms:
         return ">=" if self.higher else "<="
 
     def read(self, rule: str, metric: Metric) -> tuple[str, float] | None:
-        "The name and value of a rule: ('drop', 0.02) of drop<=2%; None if its form is another."
+        "The name and value of a rule, ('drop', 0.02) of drop<=2%; None for another form."
         match = FORM.fullmatch(rule)
         if match is None:
             return None
@@ -355,6 +355,27 @@ def gate_limit(
     return forms.loss_at(name, value, level)
 
 # %% ../../nbs/report/15_plan.ipynb #gate9
+def _chances_by_rule(
+    rule: str,
+    limit: float,  # of `gate_limit`
+    margin: float,
+    of_interval: Callable[..., float],  # chance that an interval is red, by margin and delta
+    of_estimate: Callable[..., float],  # chance that an estimate is beyond the limit, by delta
+) -> dict[str, Callable[..., float]]:
+    """Rule -> the function that gives its chance to be red at a true loss `delta`.
+
+    Beside the given rule these are `compare`, and `compare` where it requires a proof.
+    """
+    of_rule = of_estimate
+    if rule.lstrip().startswith("upper"):  # a rule on the upper end of the interval
+        of_rule = partial(of_interval, margin=limit, proof=True)
+    return {
+        rule: of_rule,
+        "compare": partial(of_interval, margin=margin),
+        "compare --require not-worse": partial(of_interval, margin=margin, proof=True),
+    }
+
+
 def gate_rates(
     rule: str,  # as for `gate_limit`
     pilot: Pilot,
@@ -381,23 +402,16 @@ def gate_rates(
     rows = []
     for size, effective in sizes.items():
         n = max(2, math.floor(effective + 1e-9))
-        of_interval = partial(
-            chance_of_red, pilot, n, level=goal.level, assurance=goal.assurance
-        )
-        of_compare = partial(of_interval, margin=goal.margin)
         step = 0.0  # between neighbouring values of the metric
         if answers:
             step = 1 / n
-        of_rule = partial(
+        of_interval = partial(
+            chance_of_red, pilot, n, level=goal.level, assurance=goal.assurance
+        )
+        of_estimate = partial(
             chance_beyond, pilot, n, limit=limit, step=step, assurance=goal.assurance
         )
-        if rule.lstrip().startswith("upper"):
-            of_rule = partial(of_interval, margin=limit, proof=True)
-        chances = {
-            rule: of_rule,
-            "compare": of_compare,
-            "compare --require not-worse": partial(of_compare, proof=True),
-        }
+        chances = _chances_by_rule(rule, limit, goal.margin, of_interval, of_estimate)
         for name, chance in chances.items():
             red = [chance(delta=loss) for loss in losses]
             rows.append({"windows": size, "units": effective, "rule": name, "red": red})

@@ -373,7 +373,7 @@ def lead_lines(document: Document) -> dict[tuple[str, str], AnswerLine]:
 
 
 def titled(part: str, row: RowSection) -> str:
-    "A part with what was measured on it: `wiki: perplexity`, `quiz: accuracy, %`."
+    "A part with its metric: 'wiki: perplexity', or 'quiz: accuracy, %'."
     unit = ""
     if row.value.unit == "share":
         unit = ", %"
@@ -426,7 +426,7 @@ def is_beside(document: Document, row: RowSection) -> bool:
 
 
 def other_rows(document: Document) -> tuple[list[RowSection], int]:
-    "(rows of the answer that do not decide, how many more there are)."
+    "The rows of the answer that do not decide, and how many more of them are not shown."
     title = document.of_role("pooled", "lead")[0].value.title
     rows = [row for row in document.of_role("rest") if is_beside(document, row)]
     n_places = MOST_OTHERS
@@ -597,7 +597,7 @@ def candidates_by_size(document: Document) -> list[str]:
 
 
 def _size_head(size_unit: str) -> str:
-    "The head of a column of sizes, which name their unit where it is bytes."
+    "The head of a column of sizes: 'size', where each names its unit, else the unit."
     return "size" if size_unit == "bytes" else size_unit
 
 
@@ -617,10 +617,10 @@ def matrix_columns(document: Document, names: Sequence[str]) -> Iterator[list[st
             for row in document.of_role("pooled", "lead")
             if row.key.part == ranking.part
         }
-        last = [*row_of.values()][-1]
-        level, _ = shown_levels(last.value)
+        *_, any_row = row_of.values()  # each has the part's metric, and the baseline's value
+        level, _ = shown_levels(any_row.value)
         cells = [matrix_cell(row_of.get(name)) for name in names]
-        yield [titled(ranking.part, last), level, *cells]
+        yield [titled(ranking.part, any_row), level, *cells]
 
 
 def matrix_ranks(document: Document) -> dict[str, int]:

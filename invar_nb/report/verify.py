@@ -167,7 +167,7 @@ def metric_names(document: Document) -> set[str]:
 
 
 def comparable(
-    d: Plain,
+    values: Plain,  # of a document
     without: Collection[str] = (),  # metrics that are skipped
 ) -> Plain:
     """The part of a document that must come out the same when it is computed again.
@@ -176,17 +176,17 @@ def comparable(
     their values nor what follows from all metrics together, such as the claims.
     """
     if not without:
-        return _without_names(d, _OF_ONE_RUN)
-    d = _without_names(d, (*_OF_ONE_RUN, *ANSWER))
-    rows = _rows_of_others(d["rows"], without)
+        return _without_names(values, _OF_ONE_RUN)
+    values = _without_names(values, (*_OF_ONE_RUN, *ANSWER))
+    rows = _rows_of_others(values["rows"], without)
     of_family = [[name] for name in FAMILY]
-    return d | {
+    return values | {
         "rows": [without_paths(row, of_family) for row in rows],
-        "levels": _rows_of_others(d["levels"], without),
-        "pairs": [_without_metrics(pair, ("missing",), without) for pair in d["pairs"]],
+        "levels": _rows_of_others(values["levels"], without),
+        "pairs": [_without_metrics(pair, ("missing",), without) for pair in values["pairs"]],
         "arms": {
             stem: _without_metrics(arm, ("levels", "details"), without)
-            for stem, arm in d["arms"].items()
+            for stem, arm in values["arms"].items()
         },
     }
 
@@ -244,9 +244,9 @@ def check_metrics(document: Document, without: Collection[str]) -> None:
         )
 
 # %% ../../nbs/report/13_verify.ipynb #c011x
-def without_words(d: dict) -> dict:
+def without_words(values: Plain) -> Plain:
     "A document without its sentences and titles."
-    return without_paths(d, paths_of_words())
+    return without_paths(values, paths_of_words())
 
 # %% ../../nbs/report/13_verify.ipynb #c012
 # what a recomputation may raise of values that invar_nb would not have written
@@ -306,13 +306,13 @@ def read_report(path: Path) -> tuple[Report, Plain]:
     return report, report.document()
 
 
-def check_digest(d: Plain) -> None:
+def check_digest(values: Plain) -> None:
     "Refuse a document whose digest is not that of its content."
-    if content_digest(d) != d["digest"]:
+    if content_digest(values) != values["digest"]:
         refuse(
             "verify",
             "digest must be that of the document as written",
-            d["digest"],
+            values["digest"],
             "The report was changed",
             code="differs",
         )
@@ -463,13 +463,13 @@ def with_floats(stored: object, computed: object) -> object:
 
 
 def check_numbers(
-    d: dict,  # as it was written
-    recomputed: dict,  # as the evidence gives it
+    written: Plain,  # a document as its file has it
+    recomputed: Plain,  # the same document as the evidence gives it
     without: Collection[str],  # metrics that are skipped
     other_version: str,  # of invar_nb that wrote it: words are not compared; "": this one
 ) -> None:
     "Refuse the first value of a document that differs from the recomputed one."
-    stored = comparable(d, without)
+    stored = comparable(written, without)
     computed = comparable(recomputed, without)
     cure = "The report or its evidence was changed"
     if other_version:
@@ -479,11 +479,11 @@ def check_numbers(
     sentences = ("headline", "rationale", "warnings", "words", "signature")
     difference = first_difference(stored, computed, last=sentences)
     if difference is not None:
-        path, written, right = difference
+        path, got, right = difference
         refuse(
             "verify",
             f"{path} must be what the evidence gives",
-            f"{written!r}, computed {right!r}",
+            f"{got!r}, computed {right!r}",
             cure,
             code="differs",
         )
@@ -527,17 +527,17 @@ def verify(
     path = Path(path)
     if path.is_dir():
         path /= "report.json"
-    stored, d = read_report(path)
+    stored, written = read_report(path)
     check_metrics(stored.content, without)
     recomputed, arms = compute_again(path.parent, stored.content, without)
     computed = recomputed.to_dict()
-    d = with_floats(d, computed)
-    other_version = d["version"]
-    if d["version"] == __version__:
+    written = with_floats(written, computed)
+    other_version = written["version"]
+    if other_version == __version__:
         other_version = ""
-    check_numbers(d, computed, without, other_version)
-    check_digest(d)  # now: a changed number is named first
-    report = Report(text=canonical_text(d), arms=arms)
+    check_numbers(written, computed, without, other_version)
+    check_digest(written)  # last, so that the refusal names a number that was changed
+    report = Report(text=canonical_text(written), arms=arms)
     files = [path.name]
     missing: list[str] = []
     if not other_version:

@@ -676,7 +676,8 @@ def noise_lines(document: Document) -> list[str]:
 
     A line for each leading metric of which a control was measured.
     """
-    records = {(arm.name, arm.part): arm.provenance for arm in document.arms.values()}
+    provenance_of = {(arm.name, arm.part): arm.provenance for arm in document.arms.values()}
+    # reversed, so that the first candidate's row is kept where there are several
     leads = {
         (row.key.part, row.value.metric): row for row in reversed(document.of_role("lead"))
     }
@@ -687,7 +688,7 @@ def noise_lines(document: Document) -> list[str]:
         lead = leads.get((part, value.metric))
         if lead is None or control.key.slice:
             continue
-        settings = settings_text(records[BASELINE, part], records[CONTROL, part])
+        settings = settings_text(provenance_of[BASELINE, part], provenance_of[CONTROL, part])
         is_below = abs(lead.value.delta) <= lead.floor
         lines.append(
             f"The baseline scored twice ({settings}): {value.title} {control.words.change} "
