@@ -37,17 +37,14 @@ def _holds_model(folder: Path) -> bool:
 
 
 def _kind_of_file(path: Path, reading: Reading | None) -> str:
-    """ "model" for a GGUF, else the name of the reader that recognises the file;
-
-    ContractError.
-    """
+    """What a file is: "model" for a GGUF, else the name of its reader; ContractError."""
     if path.suffix == ".gguf" or is_gguf(path):
         return "model"
     return find_source(path, reading).name
 
 
 def _kind_of_folder(path: Path, reading: Reading | None) -> str:
-    """ "model" for a checkpoint, else the name of the reader that recognises it; UsageError."""
+    """What a folder is: "model" for a checkpoint, else the name of its reader; UsageError."""
     if _holds_model(path):
         return "model"
     try:
@@ -116,7 +113,7 @@ SCORED = (*LOCAL, "served")  # kinds that are scored on --text
 
 
 def _type_of_path(path: Path) -> str:
-    """ "file" or "folder"; "" where nothing is there, or the path is not valid."""
+    """Either "file" or "folder"; "" where nothing is there, or the path is not valid."""
     try:
         if path.is_dir():
             return "folder"

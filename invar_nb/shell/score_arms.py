@@ -211,7 +211,7 @@ class ScoringRun:
                 quiet=self.quiet,
                 cache=self.cache,
             )
-            self.arms = scored | self.arms  # the baseline of the first candidate stays
+            self.arms = scored | self.arms
 
 # %% ../../nbs/shell/15_score_arms.ipynb #c017
 def score_arms(

@@ -409,7 +409,7 @@ BetterOption = _files(
 
 
 def general_direction(better: Iterable[str] | None) -> str | None:
-    """ "higher" or "lower" where it was typed without a metric; None where it was not."""
+    """The word "higher" or "lower" that was typed without a metric; None where none was."""
     return next((word for word in better or () if "=" not in word), None)
 
 
@@ -503,7 +503,7 @@ class Columns:
 
     @property
     def arm(self) -> str | None:
-        """For a table that holds several arms: its column of arms and their values there.
+        """Of a table that holds several arms: its column of arms, and their values there.
 
         "optimizer=adamw,muon"; None where each arm has a file of its own.
         """
