@@ -133,7 +133,7 @@ def line_of_runs(
     names: Sequence[str],  # of metrics
     line: Sequence[str],  # arms and --out, as typed
 ) -> str:
-    """A complete command line that compares runs, for the cure of an error message.
+    """Suggest a complete command line that compares runs, for the cure of an error message.
 
     Each metric has its direction and its margin.
     """
@@ -147,7 +147,7 @@ def line_of_runs(
 
 
 def _words_of_directions(job: Job, names: Sequence[str]) -> list[str]:
-    """The --better options of that command line, one for each metric.
+    """The --better options of a suggested command line, one for each metric.
 
     The direction is the one that was typed, or follows from the metric's name, or is a guess.
     """
@@ -164,7 +164,7 @@ def _words_of_directions(job: Job, names: Sequence[str]) -> list[str]:
 
 
 def _words_of_margins(job: Job, names: Sequence[str]) -> list[str]:
-    "The --margin options of that command line; each of several metrics gets its own."
+    "The --margin options of a suggested command line; each of several metrics gets its own."
     words = []
     for text in job.asked.margin or ():
         if len(names) > 1 and "=" not in text:
@@ -176,7 +176,7 @@ def _words_of_margins(job: Job, names: Sequence[str]) -> list[str]:
 
 
 def _other_words(job: Job) -> list[str]:
-    "The options of that command line that were typed and are not about metrics."
+    "The words of a suggested command line that were typed and are not about metrics."
     options = []
     for group in (job.asked, job.columns, job.scoring):
         for name, value in given_options(group):
@@ -198,7 +198,10 @@ def check_runs(
     columns: Sequence[str],  # that may be metrics
     line: Sequence[str] = ("BASELINE", "CANDIDATE"),  # arms as typed, for the cure
 ) -> None:
-    "Refuse all that is not said of runs, with the command line that would do; UsageError."
+    """Refuse to compare runs while metric, direction or margin is missing; UsageError.
+
+    All that is missing is asked for at once, with a command line that would work.
+    """
     for name in job.asked.metric or ():
         if name not in columns:
             usage("--metric must be a column", repr(name), f"Choose from {', '.join(columns)}")

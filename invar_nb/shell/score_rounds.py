@@ -54,7 +54,7 @@ def _joined(
     rows: np.ndarray,  # numbers of the scored windows, as scored
     record: Mapping,  # design of the looks, and the size of the text
 ) -> WindowLosses:
-    "All rounds of one model as one arm, in the order of the text."
+    "All rounds of one model joined into one arm, its windows in the order of the text."
     order = np.argsort(rows)
     scored = plan.take(np.sort(rows))
     log_loss = np.concatenate([part.log_loss for part in parts])[order]
