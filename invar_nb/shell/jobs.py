@@ -56,7 +56,7 @@ def computable_metrics(arms: Sequence[Arm]) -> list[str]:
     "The metrics that these arms hold everything for, by name."
     names = []
     for metric in METRICS.of_arms(*arms):
-        # What a metric of the pair needs, such as a divergence, is kept in the candidate alone.
+        # A metric of the pair, such as a divergence, is kept in the candidate, the last arm.
         needed_arms = arms[-1:] if metric.of_pair else arms
         if not any(missing_reason(metric, arm) for arm in needed_arms):
             names.append(metric.name)
