@@ -1505,7 +1505,7 @@ def odd_key(rng):
 
 
 def spelled(rng, key):
-    "The key as a server may repeat it: escaped, quoted, cut."
+    "The key as a server may repeat it: escaped, quoted, or inside other text."
     return rng.choice(
         [
             key,

@@ -61,7 +61,8 @@ OF_PAIR = ("weights",)  # facts of a comparison: they do not belong to the candi
 def write_baseline(arm: WindowLosses | Predictions, path: Path) -> tuple[dict, str]:
     """Write losses or answers to the file that later runs are compared with.
 
-    Returns the path and the digest of the file by name, and a sentence that says so."""
+    Returns what a command prints: (path and digest of the file for --json, a sentence).
+    """
     check_baseline(arm.kind, path)
     facts = {name: fact for name, fact in arm.provenance.items() if name not in OF_PAIR}
     arm = arm.changed(provenance=facts)

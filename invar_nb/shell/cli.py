@@ -99,6 +99,7 @@ def command(
     help_command = partial(HelpCommand, examples=lines, usual=usual)
 
     def register(function: Callable) -> Callable:
+        "Add the function to the app under the first word of its name."
         app.command(function.__name__.partition("_")[0], cls=help_command)(grouped(function))
         return function
 

@@ -151,7 +151,10 @@ def compare_models(
     rules: Rules = Rules(),
     **scoring: object,  # one of SCORING, as for `--max-length`, ...
 ) -> Study:
-    "Folders, hub ids, GGUF, servers, files and folders of other tools, compared and judged."
+    """Compare models, or results of other tools, with a baseline; the study that judges them.
+
+    Models are scored, files and folders are read. UsageError, ContractError, PairingError.
+    """
     check_scoring(scoring, "compare_models")
     if isinstance(candidates, Mapping):
         candidates = {name: str(path) for name, path in candidates.items()}

@@ -184,6 +184,7 @@ def find_metrics(
             f"none for {kind}",
             f"Add one of {', '.join(m.name for m in METRICS.of_kind(kind))}",
         )
+    # Where all parts are of one kind, `check_kinds` refuses metrics of another.
     return metrics_of_part or metrics
 
 
@@ -314,7 +315,7 @@ def as_usage() -> Iterator[None]:
 
 def find_rules(
     job: Job,
-    kinds: Mapping[str, str],  # part -> kind of its evidence; the first leads the report
+    kinds: Mapping[str, str],  # part -> kind of evidence; the first has the primary metric
     arms: Mapping[tuple[str, str], Arm] | None = None,  # None: not read or scored yet
 ) -> Rules:
     """The rules that a study is judged by, from the options;

@@ -59,6 +59,7 @@ def _share_of_array(environ: Mapping[str, str]) -> Share:
     steps = _whole_numbers(environ, f"{prefix}STEP") or [1]
     step = max(steps[0], 1)
     number, remainder = divmod(task - first, step)
+    # With `--array=3,5` number 4 has no task, so that its share would never be scored.
     ends_at_last = first + step * (count - 1) == last  # False where the numbers are missing
     if first > 1 or remainder or not ends_at_last:
         usage(

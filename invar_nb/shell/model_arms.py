@@ -89,6 +89,7 @@ def journal_places(
     They are hidden files beside the folder of the report, and need not exist.
     """
     candidates = [name for name in names if name != BASELINE]
+    # With --divergence a candidate and the baseline are scored together, into one journal.
     pairs = [f"baseline and {name}" for name in candidates]
     if len(candidates) == 1:
         pairs = ["both"]

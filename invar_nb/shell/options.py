@@ -68,7 +68,10 @@ def contains_type(kind: object, wanted: type) -> bool:
 
 
 def placeholder(kind: object) -> str:
-    "What the help shows for the value of an option: its choices, N, X or NAME."
+    """What the help shows in the place of an option's value: its choices, N, X or NAME.
+
+    N stands for a whole number, X for a number.
+    """
     choices = "|".join(choices_of(kind))
     if choices:
         return choices if len(choices) <= CHOICES_WIDTH else "NAME"
@@ -100,6 +103,7 @@ def panel(
     def option(
         kind: object, text: str, *names: str, reads: str = reads, **more: Any
     ) -> object:
+        "An `Annotated` type for one option of this box."
         if kind is not bool and "metavar" not in more:
             more["metavar"] = placeholder(kind)
             text = help_line(kind, text)
@@ -251,6 +255,7 @@ def grouped(command: Callable) -> Callable:
     @functools.wraps(command)
     def call(context: typer.Context, **values: object) -> object:
         # Not by value: a default that was typed wins over a study file too.
+        "Fill the dataclasses with the options that were typed, and call the command."
         typed = [n for n in values if context.get_parameter_source(n).name == "COMMANDLINE"]
         TYPED.set(frozenset(typed))
         in_groups = {name: group_of_values(kind, values) for name, kind in groups.items()}

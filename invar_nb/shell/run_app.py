@@ -43,7 +43,7 @@ class _Ending:
     def __init__(self, arguments: Sequence[str]):
         self.debug = "--debug" in arguments
         self.as_json = "--json" in arguments
-        self.code = FAILED
+        self.code = FAILED  # until the command gives its own, or an error decides
         TYPED_WORDS.set(tuple(arguments))
 
     def __enter__(self) -> "_Ending":
@@ -55,6 +55,7 @@ class _Ending:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
+        "Turn an error into `code` and one line; with --json, also into an object on stdout."
         if error is None:
             return True
         self.code, line = describe_error(error)

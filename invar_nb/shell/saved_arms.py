@@ -70,8 +70,7 @@ def follow(losses: WindowLosses, scoring: Scoring) -> Scoring:
 def check_no_looks(losses: WindowLosses, argument: str) -> None:
     """Refuse saved losses that were scored in rounds, with --until-decided; UsageError.
 
-    They stopped where the comparison of that time was decided, so no other model has this
-    part.
+    They hold only those windows that were scored until that comparison was decided.
     """
     if "looks" not in losses.provenance:
         return

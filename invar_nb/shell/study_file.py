@@ -304,7 +304,7 @@ class StudyFile:
 
     @property
     def candidates(self) -> dict[str, str]:
-        "Name -> path of the candidates."
+        "Name -> path of the candidates, without the baseline."
         return {name: path for name, path in self.arms.items() if name != "baseline"}
 
     @property
@@ -383,13 +383,15 @@ def values_for(study: StudyFile, section: str, group: object) -> dict[str, objec
     values: dict[str, object] = {}
     for key, value in study.tables[section].items():
         setting = _setting_of(key, section, study)
-        if setting.name in fields_of_command:
-            if not _is_typed(setting, group):
-                values[setting.name] = as_option(value, setting, f"{study.where}: {key}")
-                if key not in study.set_here:
-                    refuse_allowed(study.where, setting.name, values[setting.name])
-        elif not is_role(key, section):
-            _check_not_set(key, study)
+        if setting.name not in fields_of_command:
+            if not is_role(key, section):
+                _check_not_set(key, study)
+            continue
+        if _is_typed(setting, group):
+            continue
+        values[setting.name] = as_option(value, setting, f"{study.where}: {key}")
+        if key not in study.set_here:
+            refuse_allowed(study.where, setting.name, values[setting.name])
     if section == "columns":
         values |= columns_for(study, group)
     if section == "rules":

@@ -175,6 +175,7 @@ class Progress:
             self.bar.stop()
 
     def __call__(self, done: int, total: int) -> None:
+        "Show that `done` of `total` items are finished."
         if self.bar is not None:
             self.bar.update(self.bar.task_ids[0], completed=done, total=total)
             if done >= total:
