@@ -24,7 +24,7 @@ from .text_plans import BOTH_HERE
 # %% ../../nbs/shell/23_check_job.ipynb #cj06
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    "The arms of a comparison and its options, before anything is read or scored."
+    "The arms of a comparison (baseline and candidates) and its options, before any work."
 
     arguments: Mapping[str, str]  # baseline and candidates -> as typed
     kinds: Mapping[str, str]  # name -> what `arm_kind` calls it

@@ -154,7 +154,11 @@ def values_of_tables(arguments: Mapping[str, str], columns: Columns) -> dict[str
 # %% ../../nbs/shell/24_file_arms.ipynb #fa10
 @dataclass(frozen=True, kw_only=True)
 class Collected:
-    "The arms of a comparison, and the journals to delete once a report is saved."
+    """The arms of a comparison, and the journals to delete once a report is saved.
+
+    An arm is the evidence on one model; a journal keeps finished work of a run that may be
+    stopped.
+    """
 
     arms: Mapping[tuple[str, str], Arm]  # (name, part) -> arm
     journals: Sequence[Path] = ()  # of models that were scored

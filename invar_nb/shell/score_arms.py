@@ -77,7 +77,7 @@ def _ask_servers(addresses: Iterable[str], scoring: Scoring) -> list[Served]:
     return [ask_server(address) for address in addresses]
 
 # %% ../../nbs/shell/15_score_arms.ipynb #saved
-Arms = dict[tuple[str, str], Arm]  # (name, text) -> arm
+Arms = dict[tuple[str, str], Arm]  # (name, text) -> arm, the evidence on one model
 
 
 def _read_saved(arguments: Mapping[str, str], texts: Iterable[str]) -> Arms:
