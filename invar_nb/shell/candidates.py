@@ -100,7 +100,7 @@ def say_baselines(arguments: Mapping[str, str], quiet: bool) -> None:
 def given_sizes(
     texts: list[str] | None,  # NAME=BITS
     names: Iterable[str],  # of the candidates
-    own: str = BASELINE,  # short name of the baseline, which --size may use too
+    baseline_name: str = BASELINE,  # short name of the baseline, which --size may use too
 ) -> dict[str, float]:
     """Name -> bits per weight, as --size gives them; {} without --size; UsageError.
 
@@ -116,8 +116,8 @@ def given_sizes(
     for name, bits in sizes.items():
         if not 0 < bits < 1e4:
             usage(must, f"{name}={bits:g}", "Write the bits per weight")
-    sizes = _with_baseline(sizes, names, own)
-    may_have_size = [*names, *dict.fromkeys((own, BASELINE))]
+    sizes = _with_baseline(sizes, names, baseline_name)
+    may_have_size = [*names, *dict.fromkeys((baseline_name, BASELINE))]
     for name in sizes:
         if name not in may_have_size:
             usage(
@@ -136,18 +136,18 @@ def given_sizes(
 
 
 def _with_baseline(
-    sizes: dict[str, float], names: Sequence[str], own: str
+    sizes: dict[str, float], names: Sequence[str], baseline_name: str
 ) -> dict[str, float]:
     """The sizes, with that of the baseline under "baseline" if it was typed by its short name.
 
     UsageError where it was typed under both.
     """
-    if own not in sizes or own in (BASELINE, *names):
+    if baseline_name not in sizes or baseline_name in (BASELINE, *names):
         return sizes
     if BASELINE in sizes:
-        got = f"{own} and {BASELINE}"
+        got = f"{baseline_name} and {BASELINE}"
         usage("--size must be given once for the baseline", got, "Keep one")
-    return {BASELINE if name == own else name: bits for name, bits in sizes.items()}
+    return {BASELINE if name == baseline_name else name: bits for name, bits in sizes.items()}
 
 # %% ../../nbs/shell/22_candidates.ipynb #c016
 def with_sizes(

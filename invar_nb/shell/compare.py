@@ -123,11 +123,15 @@ SCORING = (  # names of the options that `compare_models` takes
 )
 
 
-def check_scoring(names: Iterable[str], where: str, known: Collection[str] = SCORING) -> None:
+def check_scoring(
+    names: Iterable[str],  # as given
+    where: str,  # the function that takes them
+    allowed: Collection[str] = SCORING,
+) -> None:
     "Refuse the name of an option that this function of Python does not take; UsageError."
     rules = {f.name for f in fields(Rules)}
     for name in names:
-        if name in known:
+        if name in allowed:
             continue
         if name in OF_THE_SHELL:
             cure = (
@@ -137,7 +141,7 @@ def check_scoring(names: Iterable[str], where: str, known: Collection[str] = SCO
         elif name in rules:
             cure = f"Write rules=Rules({name}=...)"
         else:
-            cure = suggest(name, known, f"help({where}) lists them")
+            cure = suggest(name, allowed, f"help({where}) lists them")
         refuse(where, "an option must be known", repr(name), cure, error=UsageError)
 
 # %% ../../nbs/shell/26_compare.ipynb #cmodels

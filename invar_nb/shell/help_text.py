@@ -55,30 +55,32 @@ class WithHelp:
     examples: tuple[str, ...] = ()  # command lines
     usual: str = ""  # names of the options of the short help, between blanks; "": all
 
-    def panels(self, context: typer.Context, whole: bool) -> dict[str, list[tuple[str, str]]]:
+    def panels(
+        self, context: typer.Context, is_complete: bool
+    ) -> dict[str, list[tuple[str, str]]]:
         "The boxes of the help: title -> rows of (what is typed, what it means)."
         rows: dict[str, list[tuple[str, str]]] = {}
         for name, command in getattr(self, "commands", {}).items():
             rows.setdefault("Commands", []).append((name, " ".join(command.help.split())))
-        for param in self.shown_params(context, whole):
-            title = self._title(param, whole)
+        for param in self.shown_params(context, is_complete):
+            title = self._title(param, is_complete)
             rows.setdefault(title, []).append((typed_form(param), param.help or ""))
         return rows
 
-    def shown_params(self, context: typer.Context, whole: bool) -> list[Parameter]:
-        "The arguments, then the options; without `whole` only those named in `usual`."
+    def shown_params(self, context: typer.Context, is_complete: bool) -> list[Parameter]:
+        "The arguments, then the options; unless `is_complete`, only those named in `usual`."
         params = self.get_params(context)
         arguments = [p for p in params if p.param_type_name == "argument"]
         options = [p for p in params if p.param_type_name != "argument"]
-        if self.usual and not whole:
+        if self.usual and not is_complete:
             by_name = {max(p.opts, key=len)[2:].replace("-", "_"): p for p in options}
             options = [by_name[name] for name in self.usual.split()]
         return arguments + options
 
-    def _title(self, param: Parameter, whole: bool) -> str:
+    def _title(self, param: Parameter, is_complete: bool) -> str:
         "The title of the box that shows an option or an argument."
         title = "Arguments" if param.param_type_name == "argument" else "Options"
-        if self.usual and not whole:
+        if self.usual and not is_complete:
             return title
         return getattr(param, "rich_help_panel", None) or title
 
@@ -89,8 +91,11 @@ class WithHelp:
         pieces = re.sub(r"[{}]|(?<=\.\.\.\])\.+", "", pieces)
         return f"Usage: {context.command_path} {pieces}"
 
-    def write_help(self, context: typer.Context, whole: bool = False) -> str:
-        "The help as text; coloured where it goes to a terminal."
+    def write_help(self, context: typer.Context, is_complete: bool = False) -> str:
+        """The help as text; coloured where it goes to a terminal.
+
+        `is_complete`: with all options, in their boxes, as for `--help-all`.
+        """
         from rich.console import Console
         from rich.text import Text
 
@@ -103,9 +108,9 @@ class WithHelp:
                 page.print(Text("Examples", style="bold"))
             for line in self.examples:
                 page.print(f"  {line}", soft_wrap=True)
-            for title, rows in self.panels(context, whole).items():
+            for title, rows in self.panels(context, is_complete).items():
                 page.print(box_of(title, rows))
-            if self.usual and not whole:
+            if self.usual and not is_complete:
                 page.print(f"All options: {context.command_path} --help-all")
             if self.epilog:
                 page.print(self.epilog)
@@ -120,9 +125,9 @@ class HelpCommand(WithHelp, TyperCommand):
     "A command of Typer with the help that `WithHelp` writes."
 
     def __init__(
-        self, *given: Any, examples: Iterable[str] = (), usual: str = "", **more: Any
+        self, *args: Any, examples: Iterable[str] = (), usual: str = "", **options: Any
     ):
-        super().__init__(*given, **more)
+        super().__init__(*args, **options)  # what Typer passes
         self.examples = tuple(examples)
         self.usual = usual
 
@@ -130,7 +135,7 @@ class HelpCommand(WithHelp, TyperCommand):
         "Print the whole help and exit where `--help-all` was typed; else parse as usual."
         if "--help-all" not in args:
             return super().parse_args(context, args)
-        typer.echo(self.write_help(context, whole=True), nl=False)
+        typer.echo(self.write_help(context, is_complete=True), nl=False)
         raise typer.Exit()
 
 

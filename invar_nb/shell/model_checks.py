@@ -97,9 +97,9 @@ def check_tokenizer(
     folder = as_path(argument)
     if scoring.tokenizer or scoring.per_byte or not folder.is_dir():
         return
-    other = load_tokenizer(folder, trust_remote_code=scoring.trust_remote_code)
+    other_tokenizer = load_tokenizer(folder, trust_remote_code=scoring.trust_remote_code)
     with of_part(name):
-        check_same_tokenizer(tokenizer, other)
+        check_same_tokenizer(tokenizer, other_tokenizer)
 
 
 def name_among(name: str, models: Collection[str]) -> str:

@@ -101,14 +101,14 @@ def panel(
     """
 
     def option(
-        kind: object, text: str, *names: str, reads: str = reads, **more: Any
+        kind: object, text: str, *names: str, reads: str = reads, **typer_options: Any
     ) -> object:
         "An `Annotated` type for one option of this box."
-        if kind is not bool and "metavar" not in more:
-            more["metavar"] = placeholder(kind)
+        if kind is not bool and "metavar" not in typer_options:
+            typer_options["metavar"] = placeholder(kind)
             text = help_line(kind, text)
         mark = typer.Option(
-            *names, help=text, rich_help_panel=title, show_default=False, **more
+            *names, help=text, rich_help_panel=title, show_default=False, **typer_options
         )
         return Annotated[kind, mark, reads]
 

@@ -411,7 +411,7 @@ def check_deviation(
 
 # %% ../../nbs/shell/27_plan.ipynb #saved
 def save_plan(
-    given: list[str],  # baseline and candidate as typed, or fewer
+    typed_arms: list[str],  # baseline and candidate, or fewer
     planning: Planning,
     job: Job,
     out: Path,
@@ -425,7 +425,7 @@ def save_plan(
     prints: (facts for --json, a sentence).
     """
     names = [*arms_in(job.columns)] or ["baseline", "candidate"]  # of one table, or files
-    arguments = dict(zip(names[: len(given)], given, strict=True))
+    arguments = dict(zip(names[: len(typed_arms)], typed_arms, strict=True))
     journals = {name: out.parent / f".{out.name}.{name}.journal" for name in arguments}
     plan, arms = find_plan(arguments, planning, job, journals, out)
     facts, text = plan.to_dict(), str(plan)

@@ -75,7 +75,7 @@ def _joined(
 
 # %% ../../nbs/shell/16_score_rounds.ipynb #c019q
 def _say_look(
-    seen: Looked,
+    looked: Looked,
     names: Iterable[str],  # of candidate and text; "" where there is only one
     is_deciding: bool,
     quiet: bool,
@@ -84,9 +84,9 @@ def _say_look(
 
     A look is the comparison of all windows scored so far, after each round.
     """
-    looks = seen.looks
+    looks = looked.looks
     last = looks.rows[-1]
-    difference = seen.difference
+    difference = looked.difference
     low = change_text(last.low, difference)
     high = change_text(last.high, difference)
     verdict = "described"
@@ -159,14 +159,14 @@ class Rounds:
             is_deciding = (name, text) in deciding
             level = shared_level(rules.level, len(deciding)) if is_deciding else rules.level
             compared = pair(arms["baseline", text], arms[name, text])
-            seen = look_at(compared, level=level, margin=margin)
+            looked = look_at(compared, level=level, margin=margin)
             if is_deciding:
-                deciding_looks.append(seen.looks)
+                deciding_looks.append(looked.looks)
             shown_name = name if len(candidates) > 1 else ""
-            _say_look(seen, (shown_name, text), is_deciding, quiet)
+            _say_look(looked, (shown_name, text), is_deciding, quiet)
         is_decided = bool(deciding_looks) and all_decided(deciding_looks)
         # Every candidate has the same windows, so the last look says whether any are left.
-        self.done = seen.looks.finished or is_decided
+        self.done = looked.looks.finished or is_decided
 
 # %% ../../nbs/shell/16_score_rounds.ipynb #design
 def design_of(plans: Iterable[TextPlan], scoring: Scoring) -> LooksDesign:

@@ -154,11 +154,16 @@ def check_levels(data: object, where: str) -> None:
     )
 
 
-def check_known(name: str, names: Collection[str], what: str, cure: str = "") -> None:
+def check_known(
+    name: str,
+    names: Collection[str],  # that there are
+    subject: str,  # what has this name, for the error message
+    cure: str = "",  # "": the nearest of the names
+) -> None:
     "Refuse a name that is not one of `names`, and suggest the nearest; UsageError."
     if name not in names:
         usage(
-            f"{what} must be one of {', '.join(sorted(names))}",
+            f"{subject} must be one of {', '.join(sorted(names))}",
             repr(name),
             cure or suggest(name, names, "Leave it out"),
         )
