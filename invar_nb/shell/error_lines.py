@@ -221,7 +221,7 @@ _PARSER_WORDS = (  # (pattern of a message of click or pydantic, plain words)
     (r"^number.*", "a number"),
     (r"^integer.*", "a whole number"),
     ("greater than or equal to", "at least"),
-    ("^$", "given"),
+    ("^$", "given"),  # the message is empty where an argument is missing
     ("less than or equal to", "at most"),
 )
 
