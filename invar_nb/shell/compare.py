@@ -60,8 +60,8 @@ def compare_all(
 ) -> Compared:
     """Compare one or several candidates with a baseline, on all texts, questions or tasks.
 
-    Arms may be models, files of results, or a mixture. Everything that can be refused is
-    refused before the first model is loaded.
+    Arms may be models, files of results, or a mixture. What paths and options show to be
+    impossible is refused before anything is loaded.
     """
     one_file = bool(job.columns.arm)
     arguments = {BASELINE: baseline, **name_candidates(candidates, one_file)}

@@ -88,6 +88,7 @@ class _Ending:
 def _journal_to_delete(error: ValueError) -> str:
     """The journal that --force may delete, because it belongs to other inputs; else ""."""
     match = re.fullmatch(r"Delete (.*) to start again\.", getattr(error, "cure", ""))
+    # A journal is refused with the code "key" where it was made with other inputs.
     if not match or error.code != "key" or "force" not in TYPED.get():
         return ""
     journal = match[1]
@@ -95,7 +96,10 @@ def _journal_to_delete(error: ValueError) -> str:
 
 
 def _run_once(command: Any, words: list[str]) -> tuple[dict, str]:
-    "Run a command; what it reserved is released at its end. (facts for --json, a text)."
+    """Run a command, and release at its end what it reserved.
+
+    Returns (facts for --json, a text).
+    """
     with contextlib.ExitStack() as reservations:
         RESERVED.set(reservations)
         # click's own main would map an interrupt to a code of its own

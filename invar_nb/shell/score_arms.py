@@ -233,7 +233,7 @@ def score_arms(
     """Score every model on every text, loading each once; files of losses are read.
 
     With --divergence each candidate is scored together with the baseline, which stays loaded.
-    Whatever can be refused is refused before the first model is loaded.
+    What files and options show to be impossible is refused before the first model is loaded.
     """
     kinds = {name: arm_kind(argument) for name, argument in arguments.items()}
     _check_kinds(kinds, scoring)
