@@ -69,10 +69,12 @@ WORDS = [
 
 
 def compact(value):
+    "A value as JSON in one spelling: sorted keys, no blanks."
     return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
 def sha(data):
+    "The digest of bytes or a text as reports write it."
     return (
         "sha256:"
         + hashlib.sha256(data if isinstance(data, bytes) else data.encode()).hexdigest()
@@ -80,11 +82,12 @@ def sha(data):
 
 
 def lines(rows):
+    "Rows as JSON Lines."
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
 def quietly(words):
-    "(code, stdout, stderr) of a command in this process."
+    "Run a command in this process: (exit code, stdout, stderr)."
     with (
         contextlib.redirect_stdout(io.StringIO()) as out,
         contextlib.redirect_stderr(io.StringIO()) as err,
@@ -94,7 +97,10 @@ def quietly(words):
 
 
 def keep(rows, seed, path):
-    "Put rows of (attack, tried, held, differs) into the table; whether all held."
+    """Write rows of (attack, tried, held, differs) into the table;
+
+    whether all attacks were held.
+    """
     head, old = ["attack", "tried", "held", "differs", "seed"], {}
     if path.exists():
         old = {row["attack"]: row for row in csv.DictReader(path.open())}
@@ -114,10 +120,12 @@ TWO, THREE = ("baseline", "candidate"), ("baseline", "q8", "q4", "q2")
 
 
 def draw(*seed):
+    "A random generator that is seeded by words."
     return np.random.default_rng([ord(c) for c in " ".join(map(str, seed))])
 
 
 def losses(name, part="", n=24):
+    "Losses of a small invented model, with documents and languages."
     values = draw(part).gamma(9, 0.3, n) + (
         0
         if name == "baseline"
@@ -142,6 +150,7 @@ def losses(name, part="", n=24):
 
 
 def answers(name, part="", n=40):
+    "Answers of a small invented model to yes-no questions."
     label = ["ny"[i % 2] for i in range(n)]
     sure = np.clip(
         0.8 + 0.25 * draw(part).normal(size=n) - 2 * SHIFT[name] * draw(name, part).random(n),
@@ -162,6 +171,7 @@ def answers(name, part="", n=40):
 
 
 def scores(name, part="", n=30, better="lower"):
+    "Scores of a small invented model on a task."
     values = draw(part).random(n) + SHIFT[name] + 0.05 * draw(name, part).normal(size=n)
     return Scores(
         ids=[f"q{i}" for i in range(n)],
@@ -177,6 +187,7 @@ def scores(name, part="", n=30, better="lower"):
 
 
 def translations(name, part="", n=20):
+    "Translations by a small invented model."
     right = [" ".join(WORDS[(7 * i + k * k) % 19] for k in range(6 + i % 5)) for i in range(n)]
     worse = lambda text, i: (
         text.rsplit(" ", 1 + i % 2)[0] + " fish"
@@ -192,11 +203,12 @@ def translations(name, part="", n=20):
 
 
 def grid(make, names, parts=("",)):
+    "(name, part) -> arm, for every name and part."
     return {(name, part): make(name, part) for part in parts for name in names}
 
 
 def tables(folder):
-    "Texts, questions and tables for commands."
+    "Write texts, questions and tables that commands read."
     rng = draw("tables")
     (folder / "t.jsonl").write_text(
         lines({"text": " ".join(rng.choice(WORDS, 30))} for _ in range(8))
@@ -284,7 +296,7 @@ KINDS = {  # shape -> arms and rules, or the words of a command
 
 
 def make(kind, folder):
-    "The folder of a report of one kind."
+    "Make a report of one kind; its folder."
     made = KINDS[kind](tables(folder))
     if isinstance(made, list):
         code, _, err = quietly([*made, "--out", folder / "r", "-q"])
@@ -296,7 +308,7 @@ def make(kind, folder):
 
 # --- edits ---------------------------------------------------------------------------------------------------------------------------
 def seal(d):
-    "The bytes of a document with its digest renewed."
+    "A document as the bytes of a file, with its digest computed anew."
     d["digest"] = sha(
         compact(
             {name: part for name, part in d.items() if name not in ("digest", "environment")}
@@ -306,13 +318,14 @@ def seal(d):
 
 
 def spell(d):
+    "A document as the bytes of a file."
     return (json.dumps(d, sort_keys=True, ensure_ascii=False, indent=2) + "\n").encode(
         "utf-8", "surrogatepass"
     )
 
 
 def spots(value, at=()):
-    "Paths of everything in a JSON value."
+    "The path of every value inside a JSON value, its own () first."
     yield at
     for name, part in (
         value.items()
@@ -325,12 +338,14 @@ def spots(value, at=()):
 
 
 def reach(value, at):
+    "The value at a path."
     for name in at:
         value = value[name]
     return value
 
 
 def other_leaf(rng, x, texts):
+    "Another value in the place of one, drawn at random."
     if isinstance(x, bool):
         return rng.choice([not x, None, int(x), str(x).lower()])
     if isinstance(x, (dict, list)):
@@ -369,7 +384,7 @@ def other_leaf(rng, x, texts):
 
 
 def edit(rng, value, texts):
-    "One edit of a copy: (copy, path, before, after, whether of a container)."
+    "One random edit of a copy: (copy, path, before, after, whether a container was edited)."
     value = copy.deepcopy(value)
     places = [*spots(value)][1:]
     at = rng.choice(places)
@@ -407,7 +422,7 @@ def edit(rng, value, texts):
 
 
 def width_beside(d, at):
-    "Width of the interval that a number is an end of, or that stands beside it."
+    "The width of the interval that a number is an end of, or that belongs to it; else 0."
     wide = lambda x: (
         abs(x[1] - x[0])
         if isinstance(x, list) and len(x) == 2 and all(isinstance(y, float) for y in x)
@@ -428,6 +443,7 @@ def width_beside(d, at):
 
 
 def below(x, y, width=0.0):
+    "Whether two numbers differ by less than the tolerance of verify."
     return (
         isinstance(x, float)
         and isinstance(y, float)
@@ -436,7 +452,7 @@ def below(x, y, width=0.0):
 
 
 def load(path):
-    "The evidence of a file as a JSON value."
+    "The content of an evidence file as a JSON value."
     if path.suffix == ".json":
         return json.loads(path.read_bytes())
     if path.suffix == ".jsonl":
@@ -449,7 +465,10 @@ def load(path):
 
 
 def store(path, value, like):
-    "A file of such a value, its inner digest renewed or left out; ValueError, TypeError where there can be none."
+    """Write such a value as an evidence file, its inner digest computed anew or left out.
+
+    ValueError, TypeError where no file can hold it.
+    """
     if path.suffix == ".json":
         return path.write_text(compact(value))
     if path.suffix == ".jsonl":
@@ -470,7 +489,7 @@ def store(path, value, like):
 
 
 def content(value):
-    "An evidence file without its inner digest, to see whether it changed."
+    "An evidence file as text without its inner digest, to see whether it changed."
     value = copy.deepcopy(value)
     first = value.get("header") or value.get("rows", [{}])[0]
     if isinstance(first, dict):
@@ -479,7 +498,10 @@ def content(value):
 
 
 def verdict(folder):
-    "None where a report is refused, 'bug' where it breaks, else what was accepted."
+    """What verify says of a report:
+
+    None if it refuses, "bug ..." if it breaks, else its result.
+    """
     try:
         return invar_nb.verify(folder)
     except ValueError as error:
@@ -526,7 +548,7 @@ UNREAD = {
 
 
 def same_bleu(d, at, after):
-    "Whether sacrebleu counts the same with another text in one place."
+    "Whether sacrebleu counts the same with another text at one place."
     import sacrebleu
 
     new = copy.deepcopy(d)
@@ -544,7 +566,7 @@ def same_bleu(d, at, after):
 
 
 def same_layout(what, data, new):
-    "Whether two files differ in blanks, line ends and the spelling of numbers alone."
+    "Whether two files differ only in blanks, line ends and the spelling of numbers."
     if what == "pages":
         return data.replace(b"\r\n", b"\n").rstrip(b"\n") == new.replace(
             b"\r\n", b"\n"
@@ -555,7 +577,10 @@ def same_layout(what, data, new):
 
 
 def why(what, at, before, after, d):
-    "Why an accepted edit may be accepted, by the list that verify prints; None where it may not."
+    """Why an accepted edit may be accepted, by the list that verify prints;
+
+    None where it may not.
+    """
     if what.startswith("report"):
         if at[0] == "environment":
             return "the environment"
@@ -605,7 +630,10 @@ def why(what, at, before, after, d):
 
 
 def attack_kind(kind, n, seed):
-    "Counter of (attack, outcome) for one kind of report, and what was accepted without a reason."
+    """Attack one kind of report with random edits.
+
+    Returns how often (attack, outcome) happened, and the edits accepted without a reason.
+    """
     rng, found, odd = random.Random(f"{seed} {kind}"), Counter(), []
     with tempfile.TemporaryDirectory() as place:
         whole, bare = make(kind, Path(place)), Path(place) / "bare"
@@ -735,7 +763,7 @@ def attack_kind(kind, n, seed):
 
 
 def edits(n, seed):
-    "Edits of reports and evidence of every kind, two processes at a time."
+    "Attack reports and evidence of every kind with edits, two processes at a time."
     found, odd = Counter(), []
     weight = {
         kind: 1 if " x m" in kind or " and " in kind or kind == "models, spread" else 3
@@ -835,7 +863,7 @@ LIMITS = ["--max-length", 40, "--batch-tokens", 120, "--device", "cpu", "-q"]
 
 
 def scenarios(data):
-    "name -> (commands, commands that make what stands there before)."
+    "Name -> (commands that are disturbed, commands that are run before them)."
     base, tuned, text, ask, csvs = (
         DEMO / "base",
         DEMO / "tuned",
@@ -921,7 +949,7 @@ def scenarios(data):
 
 
 def runs(path):
-    "Experiments whose results a file keeps, and the file of their runs."
+    "Run six experiments whose results a file keeps, and write their runs; the exit code."
     from invar_nb import ExperimentSpec, run_all, write_runs
 
     specs = [
@@ -941,13 +969,16 @@ def runs(path):
 
 
 class Command:
-    "Runs commands in processes that are forked from this one, which knows all modules, or in their own."
+    "Runs commands in forks of this process, which has all modules, or in new processes."
 
     def __init__(self, scratch, shim):
         self.scratch, self.shim = Path(scratch), shim
 
     def run(self, folder, words, at=0, how=0, forever=0, after=None, own=False):
-        "(exit code or None where it was killed, seconds, operations seen)"
+        """Run one command, disturbed at an operation or after some seconds.
+
+        Returns (exit code, None where it was killed; seconds; operations that write).
+        """
         words, began = [*map(str, words)], time.monotonic()
         (folder / "tmp").mkdir(exist_ok=True)
         if own:
@@ -997,6 +1028,7 @@ class Command:
         )
 
     def begin(self, folder, at, how, forever):
+        "Prepare a fork: its folder, its streams, and the disturbance."
         os.chdir(folder)
         tempfile.tempdir = os.environ["TMPDIR"] = str(folder / "tmp")
         for stream, name in ((1, "out"), (2, "err")):
@@ -1009,6 +1041,7 @@ class Command:
         (ctypes.c_char * 1024).in_dll(self.shim, "root").value = str(folder).encode()
 
     def child(self, folder, words, told):
+        "Run the command in the fork, note the operations that it did, and exit."
         try:
             code = runs(words[1]) if words[0] == "runs" else main(words)
         except KeyboardInterrupt as error:  # of a function, or before the command had begun
@@ -1025,10 +1058,12 @@ class Command:
         os._exit(code)
 
     def said(self):
+        "What the last command wrote to stderr."
         return (self.scratch / "err").read_text(errors="replace")
 
 
 def visible(folder):
+    "Path -> content, of the files that a user sees in a folder."
     return {
         str(p.relative_to(folder)): p.read_bytes()
         for p in sorted(folder.rglob("*"))
@@ -1037,6 +1072,7 @@ def visible(folder):
 
 
 def unseen(p, folder):
+    "Whether a file is hidden or temporary, so that a user does not see it."
     return any(
         part.startswith(".")
         and part != ".github"
@@ -1047,7 +1083,7 @@ def unseen(p, folder):
 
 
 def left(folder):
-    "What is left, but for the folders of experiments whose runner was killed."
+    "Hidden and temporary files that a command left, but not those of killed experiments."
     return sorted(
         str(p.relative_to(folder))
         for p in folder.rglob("*")
@@ -1059,7 +1095,10 @@ def left(folder):
 
 
 def disturb(scratch, shim, name, plan, rng, n, faults):
-    "Disturbed runs of one scenario: (kind of disturbance -> count, what was not held)."
+    """Disturb the commands of one scenario many times.
+
+    Returns how often each kind of disturbance happened, and what was not held.
+    """
     run, (commands, first), found, odd = Command(scratch, shim), plan, Counter(), []
     start, steps = Path(scratch) / "start", []
     (start / "out").mkdir(parents=True)
@@ -1203,6 +1242,7 @@ def disturb(scratch, shim, name, plan, rng, n, faults):
 
 
 def disturb_all(n, seed, faults=False, only=""):
+    "Disturb the commands of every scenario, by kills or by faults of the file system."
     os.environ |= {"SOURCE_DATE_EPOCH": "1700000000", "INVAR_NB_API_KEY": ""}
     found, odd = Counter(), []
     with tempfile.TemporaryDirectory() as place:
@@ -1430,6 +1470,7 @@ NAMES = [
 
 
 def odd_key(rng):
+    "A key with characters that are hard to find again in an output."
     plain = "sk-" + "".join(rng.choices("abcdefghijkmnpqrstuvwxyzABCDEF0123456789", k=24))
     middle = rng.choice(
         [
@@ -1464,7 +1505,7 @@ def odd_key(rng):
 
 
 def spelled(rng, key):
-    "The key as a server may echo it."
+    "The key as a server may repeat it: escaped, quoted, or inside other text."
     return rng.choice(
         [
             key,
@@ -1498,6 +1539,7 @@ def junk(rng, key, depth=0):
 
 
 def body(rng, key):
+    "A value that a server answers with, mostly of the shape that is expected."
     way = rng.randrange(12)
     text = json.dumps(junk(rng, key)).encode()
     return [
@@ -1596,6 +1638,7 @@ def hostile(rng, key, sock):
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
 
     def one(link):
+        "Answer one connection."
         with contextlib.suppress(OSError), link:
             asked = link.recv(65536)
             head, data = reply(rng, key, asked.split(b" ")[1] if b" " in asked else b"", fits)
@@ -1777,7 +1820,7 @@ def measure(words, folder, env=(), seconds=600):
 
 
 def endless(folder):
-    "name -> (words, files that are replaced by a FIFO and by a link to /dev/zero)."
+    "Name -> (words of a command, files that become a FIFO or a link to /dev/zero)."
     report = make("scores", folder)
     shutil.copytree(DEMO / "base", folder / "model")
     (folder / "eval").mkdir()
@@ -1885,6 +1928,7 @@ def limits(n, seed):
     bad, tried = Counter(), Counter()
 
     def look(group, name, words, folder, env=()):
+        "Measure one command, and count whether it was refused within the limits."
         code, seconds, peak, said = measure(words, folder, env)
         held = (
             code in (2, 3, 5)

@@ -27,17 +27,24 @@ ARGUED = {"docutils": "its Emacs mode alone is under the GPL, and it builds the 
 
 
 def recorded(package):
-    "(path, hash) of each line of RECORD; from Python 3.13 the `files` of a package leave out those that are gone."
+    """(path, hash) of each file that a package's RECORD lists.
+
+    Read here because, from Python 3.13, `files` of a package leaves out those that are gone.
+    """
     return [
         (package.locate_file(path), seal)
         for path, seal, _ in csv.reader((package.read_text("RECORD") or "").splitlines())
     ]
 
 
-def changed_files(found):
-    "Files that are gone or not what their package's RECORD says, and how many are as recorded."
-    lines, same = [], 0
-    for package in found:
+def changed_files(packages):
+    """Compare installed files with the hashes of their RECORD.
+
+    Returns a line for each file that is gone or differs, and how many are as recorded.
+    """
+    lines = []
+    n_unchanged = 0
+    for package in packages:
         for path, seal in recorded(package):
             kind, _, right = seal.partition("=")
             if not right:
@@ -50,15 +57,19 @@ def changed_files(found):
                 lines.append(f"{named} is gone")
             else:
                 if base64.urlsafe_b64encode(digest).decode().rstrip("=") == right:
-                    same += 1
+                    n_unchanged += 1
                 else:
                     lines.append(f"{named} is not what was installed")
-    return lines, same
+    return lines, n_unchanged
 
 
-def unlisted_files(found, folder):
-    "Files beside the packages that no package lists: what a `.pth` or a module there says runs with every Python."
-    listed = {os.path.normpath(path) for package in found for path, _ in recorded(package)}
+def unlisted_files(packages, folder):
+    """A line for each file in the packages' folder that no package lists.
+
+    Such a file may have been put there by somebody; a `.pth` among them runs with every
+    Python.
+    """
+    listed = {os.path.normpath(path) for package in packages for path, _ in recorded(package)}
     there = (
         os.path.join(at, name)
         for at, _, names in os.walk(folder)
@@ -72,11 +83,11 @@ def unlisted_files(found, folder):
     ]
 
 
-def outside_bounds(found, settings):
-    "Packages whose version settings.ini does not admit."
+def outside_bounds(packages, settings):
+    "A line for each installed package whose version settings.ini does not allow."
     ini = ConfigParser(delimiters=["="])
     ini.read(settings, encoding="utf-8")
-    versions = {canonicalize_name(package.name): package.version for package in found}
+    versions = {canonicalize_name(package.name): package.version for package in packages}
     wanted = {
         Requirement(text)
         for key, value in ini["DEFAULT"].items()
@@ -92,7 +103,7 @@ def outside_bounds(found, settings):
 
 
 def licence_of(package):
-    "An SPDX expression, else the classifiers, else the first line of the old field."
+    "The licence that a package states: SPDX expression, else classifiers, else the old field."
     about = package.metadata
     old = [
         c.split(" :: ")[-1]
@@ -108,7 +119,11 @@ def licence_of(package):
 
 
 def fits(licence):
-    "Whether it goes with Apache-2.0: all that holds together, and of a choice one; within parentheses a choice counts as all of its parts."
+    """Whether a licence expression allows use in software under Apache-2.0.
+
+    Of parts joined by AND all must fit, of a choice by OR one. In an expression with
+    parentheses, which is not parsed, all parts must fit.
+    """
     choices = [licence] if "(" in licence else licence.split(" OR ")
     return any(
         all(
@@ -120,17 +135,19 @@ def fits(licence):
 
 
 def main():
-    found, folder = [*distributions()], sysconfig.get_path("purelib")
-    inside = [package for package in found if Path(package.locate_file("")) == Path(folder)]
-    licences = {package.name: licence_of(package) for package in found}
-    changed, same = changed_files(found)
+    "Print all findings; 1 where there are any, else 0."
+    packages = [*distributions()]
+    folder = sysconfig.get_path("purelib")
+    inside = [package for package in packages if Path(package.locate_file("")) == Path(folder)]
+    licences = {package.name: licence_of(package) for package in packages}
+    changed, n_unchanged = changed_files(packages)
     pip = subprocess.run(
         [sys.executable, "-m", "pip", "check"], capture_output=True, text=True
     )
     lines = [
         *changed,
         *unlisted_files(inside, folder),
-        *outside_bounds(found, root / "settings.ini"),
+        *outside_bounds(packages, root / "settings.ini"),
         *(pip.stdout.splitlines() if pip.returncode else ()),
         *(
             f"{name}: look at its licence ({licence})"
@@ -139,7 +156,7 @@ def main():
         ),
     ]
     print(
-        f"audit: {len(found)} packages, {same:,} files as recorded; licences: "
+        f"audit: {len(packages)} packages, {n_unchanged:,} files as recorded; licences: "
         + ", ".join(
             f"{licence} {n}" for licence, n in Counter(licences.values()).most_common()
         )

@@ -12,9 +12,14 @@ NESTED = re.compile(r"\[([^\[\]]*)\[(`[^`\n]*`)\]\([^()\s]*\)([^\[\]]*)\]\(")
 
 
 class Pages:
-    "Draws signatures without running a page's checks, keeps what follows the lead, and takes back links that nbdev draws and should not."
+    """A processor of nbdev, called for each cell of a page before the page becomes HTML.
+
+    No cell with checks is run, text behind the lead stays, and links that nbdev draws by
+    mistake are taken out again.
+    """
 
     def __init__(self, nb):
+        "Mark cells that need no run; move text behind title and lead to a cell of its own."
         from execnb.nbio import mk_cell
 
         self.module = ""
@@ -33,6 +38,7 @@ class Pages:
             nb.cells.insert(1, mk_cell(lead[2].strip(), "markdown"))
 
     def __call__(self, cell):
+        "Mend the links and the references to equations in one cell and its outputs."
         if cell.cell_type == "markdown":
             cell.source = plain_links(cell.source, self.module)
         for output in cell.get("outputs", ()):
@@ -44,23 +50,30 @@ class Pages:
 
 
 def unlink(code):
-    "The code of a signature without the links that nbdev draws in its comments."
+    "The code of a signature without the links that nbdev puts into its comments."
     return re.sub(r"\[(`[^`\n]*`)\]\([^)\s]*\)", r"\1", code)
 
 
 def fence_examples(text):
-    "The examples of a docstring as code, which Markdown would take for quotations."
+    "The text with `>>>` examples in a fence of code; Markdown would take them for quotations."
     return EXAMPLES.sub(lambda lines: f"```python\n{lines[0].rstrip()}\n```\n", text)
 
 
 def plain_links(text, module=""):
-    "Without a link inside a link's text, and without links of words that only happen to be names of the library."
+    """The text without links inside a link, and without links of ordinary words.
+
+    nbdev links every word in backticks that happens to be a name of the library.
+    """
     unlinked = LINK.sub(lambda m: m[0] if is_meant(m[1], m[3], module) else f"`{m[1]}`", text)
     return NESTED.sub(r"[\1\2\3](", unlinked)
 
 
 def is_meant(name, target, module):
-    "A public name, a command, a name of the page itself, and whatever nobody writes by chance. `raw` is a column, and `release` a profile."
+    """Whether a linked word really means the function of that name.
+
+    A public name, a command, a name of the same page, and any name that is no ordinary word.
+    `raw` is a column and `release` a profile, although functions have these names.
+    """
     import invar_nb
     from invar_nb.shell.cli import app
 

@@ -37,7 +37,10 @@ NOISE = 0.01  # of a document that carries no part of the change, beside a chang
 
 
 def carried(share):
-    "1 in the documents that carry the change, 0 in the others, and a little noise."
+    """A law in which a share of the documents carries the whole change: 1 in these, else 0.
+
+    A little noise is added. Returns a function (rng, size) -> values with mean 0, deviation 1.
+    """
     sd = math.sqrt(share * (1 - share) + NOISE**2)
     return lambda rng, size: (
         ((rng.random(size, np.float32) < share) - share + NOISE * rng.standard_normal(size))
@@ -62,7 +65,11 @@ LENGTHS = {
 
 
 def fit_rows(numerators, weights):
-    "(D, p of no change, effective units, nu) of each row, shape (rows, units), by the formulas of the jackknife's page."
+    """The result of each row: (D, p of "no change", effective units, nu).
+
+    By the formulas of the jackknife's page, for all rows at once. `numerators` and `weights`
+    have the shape (rows, units); nu are the degrees of freedom.
+    """
     n, total = weights.shape[1], weights.sum(1, keepdims=True)
     D = numerators.sum(1, keepdims=True) / total
     y = numerators - D * weights
@@ -94,41 +101,50 @@ def fit_rows(numerators, weights):
 
 
 def draw(law, lengths, documents, rows, rng):
+    "(numerators, weights) of simulated rows, each of shape (rows, documents)."
     weights = LENGTHS[lengths](rng, (rows, documents))
     return LAWS[law](rng, (rows, documents)) * weights, weights
 
 
 def simulate(law, lengths, documents, counts=ROWS, tables=TABLES, alone=ALONE, seed=0):
-    """Shares of tables in which some row is claimed wrongly, a line for each number of rows.
-    *equivalent*: every row is worse by exactly a wide margin. Its p against the margin is that of no change of the row without the shift.
-    *changed*: no row changed. A row alone is claimed by its fit, and both are then told apart by sign: a change for the worse, the law turned round."""
+    """Shares of simulated tables in which some row is claimed wrongly, for each row count.
+
+    *equivalent*: every row is worse by exactly the margin, a wide one. The p against the
+    margin is then the p of "no change" of the row without that shift.
+
+    *changed*: no row changed. A single row is claimed by its fit. Rows of a table are also
+    tested by sign, and are claimed as changes for the worse: the law is turned round.
+    """
     rng = np.random.default_rng([zlib.crc32(repr((law, lengths, documents)).encode()), seed])
-    pool, block, fits, kept = (
-        max(tables * max(counts), alone if 1 in counts else 0),
-        max(1, 2_000_000 // documents),
-        [],
-        {},
-    )
-    for start in range(0, pool, block):
-        numerators, weights = draw(law, lengths, documents, min(block, pool - start), rng)
+    n_rows = max(tables * max(counts), alone if 1 in counts else 0)
+    block = max(1, 2_000_000 // documents)  # rows at a time, so that they fit into memory
+    fits = []
+    significant_rows = {}  # row -> its numerators, for the test by signs
+    for start in range(0, n_rows, block):
+        numerators, weights = draw(law, lengths, documents, min(block, n_rows - start), rng)
         fits.append(fit_rows(numerators, weights))
         for i in np.flatnonzero(fits[-1][1] <= ALPHA):
-            kept[start + i] = numerators[i].copy()  # y + D w is the numerator, up to a factor
+            # y + D w is the numerator, up to a factor.
+            significant_rows[start + i] = numerators[i].copy()
     D, p, effective, nu = map(np.concatenate, zip(*fits, strict=True))
-    enough, flips, lines = (effective >= FEWEST) & (nu >= 4), {}, []
+    enough = (effective >= FEWEST) & (nu >= 4)
+    flips = {}  # row -> p of its sign-flip test
+    lines = []
 
     def by_signs(i):
+        "The p of the sign-flip test of one row, computed when it is first needed."
         if i not in flips:
-            one_sign = (kept[i] > 0).all() or (kept[i] < 0).all()
-            flips[i] = 2.0 ** (1 - documents) if one_sign else sign_flip_test(kept[i]).p_value
+            row = significant_rows[i]
+            one_sign = (row > 0).all() or (row < 0).all()
+            flips[i] = 2.0 ** (1 - documents) if one_sign else sign_flip_test(row).p_value
         return flips[i]
 
     for rows in counts:
         size = alone if rows == 1 else tables
-        own = lambda a: a[: size * rows].reshape(size, rows)
-        limit = ALPHA / np.maximum(own(enough).sum(1, keepdims=True), 1)
-        shown = own(enough) & (own(p) <= limit)
-        equivalent = (shown & (own(D) < 0)).any(1)
+        by_table = lambda values: values[: size * rows].reshape(size, rows)
+        limit = ALPHA / np.maximum(by_table(enough).sum(1, keepdims=True), 1)
+        shown = by_table(enough) & (by_table(p) <= limit)
+        equivalent = (shown & (by_table(D) < 0)).any(1)
         if rows == 1:
             changed = shown[:, 0]
         else:
@@ -158,6 +174,7 @@ def simulate(law, lengths, documents, counts=ROWS, tables=TABLES, alone=ALONE, s
 
 
 def main(path=TABLE):
+    "Simulate every law, length and number of documents, and write the table."
     cells = [
         (law, lengths, n)
         for lengths in DOCUMENTS

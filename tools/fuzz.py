@@ -93,7 +93,7 @@ def places(value, path=()):
 
 
 def change_tree(rng, value):
-    "One place of a JSON value is another value, gone, twice or somewhere else."
+    "A copy of a JSON value with one change: a part replaced, removed, doubled or moved."
     value = copy.deepcopy(value)
     path = rng.choice(list(places(value)))
     if not path:
@@ -119,7 +119,7 @@ def change_tree(rng, value):
 
 
 def change_bytes(rng, data):
-    "Bytes cut off, flipped, repeated, exchanged for a text or doubled."
+    "The bytes with one change: cut off, flipped, repeated or replaced."
     at, n = rng.randrange(len(data) + 1), rng.choice([1, 2, 4, 8, 64, 1000])
     return rng.choice(
         [
@@ -149,13 +149,13 @@ def change_bytes(rng, data):
 
 
 def spell(value):
-    "JSON, with escapes where a text has half a character, which UTF-8 cannot write."
+    "A value as JSON; half characters, which UTF-8 cannot hold, are escaped."
     text = json.dumps(value)
     return text if "\\ud8" in text else json.dumps(value, ensure_ascii=False)
 
 
 def change_lines(rng, data):
-    "One line of JSON Lines."
+    "A file of JSON Lines with one changed line."
     lines = data.decode().split("\n")
     i = rng.randrange(len(lines))
     try:
@@ -168,11 +168,12 @@ def change_lines(rng, data):
 
 
 def change_json(rng, data):
+    "A file of JSON with one changed part."
     return spell(change_tree(rng, json.loads(data))).encode("utf-8", "surrogatepass")
 
 
 def change_cells(rng, data):
-    "One cell of a table of commas."
+    "A CSV file with one changed cell."
     lines = [line.split(",") for line in data.decode().split("\n")]
     row = rng.choice(lines)
     row[rng.randrange(len(row))] = str(rng.choice(ODD))
@@ -180,7 +181,7 @@ def change_cells(rng, data):
 
 
 def change_parquet(rng, data):
-    "One column of another type, or with values that are missing; the facts in the schema changed."
+    "A Parquet file with one column of another type or with gaps, or with changed metadata."
     table, out = parquet.read_table(io.BytesIO(data)), io.BytesIO()
     facts, name = dict(table.schema.metadata or {}), rng.choice(table.column_names)
     at = table.column_names.index(name)
@@ -232,7 +233,7 @@ def change_parquet(rng, data):
 
 
 def change_zip(rng, data):
-    "One member of an archive changed, left out, or there twice."
+    "An archive with one member changed or left out."
     out, members = io.BytesIO(), zipfile.ZipFile(io.BytesIO(data))
     names, hit = members.namelist(), rng.choice(members.namelist())
     with zipfile.ZipFile(
@@ -249,7 +250,7 @@ def change_zip(rng, data):
 
 
 def change_header(rng, data):
-    "The JSON header of safetensors, whose length stands before it."
+    "A file of safetensors with a changed JSON header; mostly its length is adapted."
     n = int.from_bytes(data[:8], "little")
     head = change_json(rng, data[8 : 8 + n])
     return (
@@ -260,7 +261,7 @@ def change_header(rng, data):
 
 
 def damaged(seed, data, change):
-    "The bytes of a case: the same seed gives the same bytes."
+    "Damaged bytes; one seed always gives the same ones."
     rng = random.Random(seed)
     for _ in range(rng.choice([1, 1, 1, 2, 3])):
         try:
@@ -283,7 +284,7 @@ def damaged(seed, data, change):
 
 
 def write_case(source: Path, target: Path, seed, change, file: str = "") -> Path:
-    "A copy of a file, or of a folder with one file of it damaged."
+    "Write a damaged copy of a file, or a copy of a folder with one damaged file."
     if source.is_dir():
         shutil.rmtree(target, ignore_errors=True)
         shutil.copytree(source, target)

@@ -140,7 +140,7 @@ PAGES = [p for p in pages.rooms() if p.parent.name in ("statistics", "comparison
 
 @pytest.mark.parametrize("page", PAGES, ids=pages.page_id)
 def test_page(page, monkeypatch, tmp_path):
-    "The checks of a page on the library in memory, and the text under its cells against what is stored."
+    "Run the checks of a page on the library in memory; its outputs must be the stored ones."
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     shell = InteractiveShell.instance()
     monkeypatch.setattr(shell, "display_pub", publisher := CapturingDisplayPublisher())
@@ -187,7 +187,7 @@ def test_page(page, monkeypatch, tmp_path):
 
 
 def changes(node):
-    "What could stand in the place of a node: each is one mistake."
+    "The nodes that could stand in the place of a node: each is one planted mistake."
     other = lambda **parts: ast.copy_location(
         type(node)(**dict(ast.iter_fields(node)) | parts), node
     )
@@ -226,15 +226,17 @@ def changes(node):
 
 
 def module_of(path):
+    "The dotted name of a module of the package."
     return "invar_nb." + ".".join(path.relative_to(LIB).with_suffix("").parts)
 
 
 def first_line(node):
+    "The first line of a node as code."
     return ast.unparse(ast.fix_missing_locations(node)).split("\n")[0]
 
 
 class Place(NamedTuple):
-    "What a mistake is known by: its columns in the table."
+    "What identifies a mistake: its columns in the table."
 
     module: str
     function: str
@@ -243,7 +245,11 @@ class Place(NamedTuple):
 
 
 class Site(NamedTuple):
-    "Where a mistake can be planted: what `owner` holds at `key` becomes `new`; `name`: the top-level name that this makes."
+    """A place in the code where a mistake can be planted, and the mistake.
+
+    What `owner` holds at `key` becomes `new`; `name` is the top-level name that the statement
+    defines, None inside of a function.
+    """
 
     path: Path
     tree: ast.Module
@@ -257,6 +263,7 @@ class Site(NamedTuple):
 
     @property
     def place(self):
+        "The columns of this mistake in the table."
         return Place(
             str(self.path.relative_to(LIB)),
             self.function,
@@ -265,7 +272,11 @@ class Site(NamedTuple):
         )
 
     def plant(self, functions):
-        "Change the functions in memory: each code object of the module, whoever holds it; or a top-level name, in each module that has it."
+        """Put the mistake into the functions in memory.
+
+        The code of every function of the module is replaced, in whatever holds the function. A
+        top-level name is defined anew, in each module that has imported it.
+        """
         self.owner.__setitem__(self.key, self.new) if isinstance(
             self.owner, list
         ) else setattr(self.owner, self.key, self.new)
@@ -290,6 +301,7 @@ class Site(NamedTuple):
         )
 
         def swap(code):
+            "Give each function its new code, those inside other functions too."
             for function in functions[code.co_filename, code.co_qualname, code.co_firstlineno]:
                 function.__code__ = code
             for inner in code.co_consts:
@@ -300,9 +312,10 @@ class Site(NamedTuple):
 
 
 def sites(path):
-    "Every possible mistake of a module: in the bodies of its functions, and in what its top-level names are."
+    "Every possible mistake of a module: in functions, and in values of top-level names."
 
     def visit(node, statement, function, name):
+        "The mistakes of one node and of all below it."
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             function = f"{function}.{node.name}".lstrip(".")
         for field, child in ast.iter_fields(node):
@@ -347,7 +360,7 @@ def sites(path):
 
 
 def all_sites():
-    "Place -> site, of all targets; a mutation that a statement admits twice is numbered."
+    "Place -> site, of all targets; equal mutations of one statement are numbered."
     found = {}
     for site in (site for path in TARGETS for site in sites(path)):
         place, count = site.place, 1
@@ -359,7 +372,7 @@ def all_sites():
 
 
 class Runner:
-    "A plugin of pytest: what was collected is run in forks."
+    "A plugin of pytest that runs the collected tests in forks, one for each mistake."
 
     def __init__(self, sites, jobs, kills, done):
         self.sites, self.jobs, self.kills, self.done, self.failed = (
@@ -371,19 +384,26 @@ class Runner:
         )
 
     def pytest_runtest_logreport(self, report):
+        "Remember the test that did not pass; pytest calls this."
         if not report.passed:
             self.failed = report.nodeid
 
     def name(self, t):
+        "The name of a test in the table."
         return self.items[t].nodeid.removeprefix("tests/").removeprefix("tools/")
 
     def passes(self, item):
+        "Run one test in this process; whether it passed."
         self.failed = None
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
         return not self.failed
 
     def each(self, seconds, work, over):
-        "(one, work(one)) for each, in forks that have some seconds of the processor; where they end otherwise, None."
+        """(item, work(item)) for each item, computed in forks, several at a time.
+
+        A fork has some seconds of processor time; where it ends without an answer, that is
+        None.
+        """
         waiting, running = list(over)[::-1], {}
         while waiting or running:
             while waiting and len(running) < self.jobs:
@@ -413,7 +433,10 @@ class Runner:
             shutil.rmtree(folder)
 
     def reach(self, t):
-        "Seconds of a test, and (file, line) that it reaches; None where it fails or is skipped."
+        """(seconds, lines) of a test:
+
+        the (file, line) that it runs; None where it does not pass.
+        """
         cover, began = (
             Coverage(data_file=None, config_file=False, include=[*map(str, TARGETS)]),
             time.process_time(),
@@ -429,7 +452,10 @@ class Runner:
         ]
 
     def judge(self, site):
-        "The test that fails, or nothing."
+        """Plant a mistake and run the tests that reach it;
+
+        the name of the first that fails, or "".
+        """
         last = site.old.lineno if hasattr(site.old, "body") else site.old.end_lineno
         tests = {
             t
@@ -447,6 +473,7 @@ class Runner:
         return ""
 
     def pytest_runtestloop(self, session):
+        "Note what each test reaches, then judge every mistake; pytest calls this."
         self.items, self.temporary, self.functions, self.lines, self.seconds, self.width = (
             session.items,
             session.config._tmp_path_factory,
@@ -490,6 +517,7 @@ def read_table():
 
 
 def write_table(table):
+    "Write the table, sorted by place."
     with open(TABLE, "w", newline="") as file:
         out = csv.writer(file, lineterminator="\n")
         out.writerow([*Place._fields, "killed by", "why it changes nothing"])
@@ -497,7 +525,10 @@ def write_table(table):
 
 
 def draw(table, n, seed):
-    "A sample of today's code: what the table has of it, and as many others as are missing."
+    """A new sample of mistakes: those of the table that the code still has, and new ones.
+
+    The new ones are as many as are missing to `n`.
+    """
     places = all_sites()
     kept = {place: result for place, result in table.items() if place in places}
     others = [place for place in places if place not in kept]
@@ -507,7 +538,7 @@ def draw(table, n, seed):
 
 
 def chosen_of(table, a):
-    "The places that are run, each with its site."
+    "Place -> site, of the mistakes that are to be run."
     places = all_sites()
     gone = [place for place in table if place not in places]
     for place in gone:
@@ -536,6 +567,7 @@ def pages_of(places):
 
 
 def arguments(argv):
+    "The options of the command line."
     p = argparse.ArgumentParser()
     for name, value in (("--n", 300), ("--seed", 1), ("--jobs", 2), ("--sample", 0)):
         p.add_argument(name, type=int, default=value)
@@ -546,13 +578,17 @@ def arguments(argv):
 
 
 def main(argv=None):
-    "The share that a test notices of what changes something; 1 where the table was drawn."
+    """The share of planted mistakes that the tests notice, without those that change nothing.
+
+    After --draw nothing is run, and it is 1.
+    """
     a, table = arguments(argv), read_table()
     if a.draw:
         write_table(draw(table, a.n, a.seed))
         return 1
 
     def done(place, by):
+        "Write one result into the table, and print it."
         table[place] = [by, "" if by else table[place][1]]
         print(*place, *table[place], sep=" | ", flush=True, file=sys.__stdout__)
 

@@ -1,4 +1,4 @@
-"""The pages of the house: find them, run them in a fresh kernel, read what they show, export them.
+"""The notebooks of the project: find, run, compare with their stored outputs, and export them.
 
 python tools/pages.py room 04_bootstrap      export one page, run it, run it again on the installed module
 python tools/pages.py fresh [NAME...]  run pages in place, store the outputs, clean, export
@@ -52,7 +52,11 @@ DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*\|[ \t]*(\w+):?[ \t]*(.*)$", re.M)
 
 
 class PageError(AssertionError):
-    "A page stopped; `needs_torch` says that what it missed is PyTorch or a package beside it."
+    """A page stopped with an error.
+
+    `needs_torch`: whether it stopped because PyTorch or a package that comes with it is
+    missing.
+    """
 
     def __init__(self, message, needs_torch=False):
         super().__init__(message)
@@ -73,31 +77,35 @@ def pages():
 
 
 def rooms():
-    "The numbered notebooks: those that export a module."
+    "The numbered notebooks, which export a module each."
     return [f for f in pages() if re.match(r"\d+_", f.name)]
 
 
 def page_id(path):
-    "A page's place below nbs/ without suffix; of a copy elsewhere its name."
+    "The path of a page below nbs/ without suffix; for a copy elsewhere, its name."
     within = path.relative_to(nbs) if path.is_relative_to(nbs) else Path(path.name)
     return within.with_suffix("").as_posix()
 
 
 def read(path):
-    "A page as it is now; each caller has a copy of its own."
+    "A page as it is in its file now; a new copy for each caller."
     status = path.stat()
     return pickle.loads(_parsed(path, status.st_mtime_ns, status.st_size))
 
 
 @cache
 def _parsed(path, changed_at, size):
-    "Pickled: a page is parsed and checked once, and a copy takes a fifth of that."
+    """The parsed page of a file, pickled; remembered until the file changes.
+
+    Unpickling takes a fifth of the time of parsing.
+    """
     import nbformat
 
     return pickle.dumps(nbformat.read(path, 4))
 
 
 def directives(cell):
+    """Directive -> its text, of a code cell: `#| eval: false` is {"eval": "false"}."""
     return (
         {k: v.strip() for k, v in DIRECTIVE.findall(cell.source)}
         if cell.cell_type == "code"
@@ -106,13 +114,17 @@ def directives(cell):
 
 
 def exported_module(nb):
-    "The dotted name after `#| default_exp`, or None."
+    """The dotted name that a page exports to, after `#| default_exp`;
+
+    None where it exports none.
+    """
     return next(
         (d["default_exp"] for c in nb.cells if (d := directives(c)).get("default_exp")), None
     )
 
 
 def skipped(cell, slow=False):
+    "Whether a cell is not run: marked eval: false or notest, or slow unless asked for."
     d = directives(cell)
     return d.get("eval") == "false" or "notest" in d or ("slow" in d and not slow)
 
@@ -124,7 +136,10 @@ del _il, _m"""
 
 
 def as_installed(nb):
-    "The same page with every exported cell replaced by the names of the installed module: its checks then check the library itself."
+    """The page with its exported cells replaced by an import of the installed module.
+
+    Its checks then check the library itself.
+    """
     module = exported_module(nb)
     for c in nb.cells:
         d = directives(c)
@@ -137,7 +152,11 @@ def as_installed(nb):
 
 @cache
 def account():
-    "What the package keeps for an account, as a page finds it that another ran before; tests/offline stops whoever opens it."
+    """A folder that stands in for what the package keeps in a user's home.
+
+    It exists, as on a machine where another page ran before; tests/offline stops whoever opens
+    it.
+    """
     kept = Path(tempfile.mkdtemp(prefix="account-"), "invar-nb")
     kept.mkdir(mode=0o700)
     atexit.register(shutil.rmtree, kept.parent, ignore_errors=True)
@@ -145,7 +164,10 @@ def account():
 
 
 def environment():
-    "What a page may see: one core, a non-interactive backend, no model hub, and (from tests/offline) no network and nothing of the account."
+    """The environment variables of a page: one core, no display, no model hub, no network.
+
+    tests/offline, which is put on the path, blocks the network and the user's home.
+    """
     env = dict(os.environ, XDG_CACHE_HOME=account())
     env["INVAR_NB_ACCOUNT"] = str(Path(account(), "invar-nb"))
     env.update(
@@ -171,7 +193,7 @@ def environment():
 
 @cache
 def warm_server():
-    "The process that forks kernels, and its address; it ends with this one."
+    "Start the process that forks kernels; its address. It ends with this process."
     address = os.path.join(tempfile.mkdtemp(prefix="warm-"), "s")
     server = subprocess.Popen(
         [sys.executable, root / "tools/warm.py", "serve", address],
@@ -188,10 +210,14 @@ def warm_server():
 
 
 async def ready(client, timeout):
-    "Until a kernel answers and what it publishes arrives; jupyter_client's own way then listens on for a fifth of a second, on every page."
+    """Wait until a kernel answers and its outputs arrive; RuntimeError where it does not.
+
+    jupyter_client's own function listens for a fifth of a second longer, on every page.
+    """
     from queue import Empty
 
     async def answered(get, sent, seconds):
+        "Wait for the answer to a message that was sent."
         while (await get(timeout=seconds))["parent_header"].get("msg_id") != sent:
             pass
 
@@ -207,8 +233,11 @@ async def ready(client, timeout):
 
 
 def run(path, installed=False, slow=False, timeout=900, warm=False):
-    """Run a page top to bottom in a kernel of its own; return (notebook as it ran, seconds). A failing cell is a PageError.
-    A warm kernel comes with NumPy, SciPy, PyTorch and the like imported (tools/warm.py)."""
+    """Run a page from top to bottom in a kernel of its own; (notebook as it ran, seconds).
+
+    A failing cell raises PageError. A warm kernel has NumPy, SciPy, PyTorch and others
+    imported already (tools/warm.py).
+    """
     import nbformat
     from jupyter_client import AsyncKernelManager
     from nbclient import NotebookClient
@@ -216,6 +245,8 @@ def run(path, installed=False, slow=False, timeout=900, warm=False):
     from traitlets.config import Config
 
     class Warm(AsyncKernelManager):
+        "A manager of kernels that are forked by the server of tools/warm.py."
+
         def format_kernel_cmd(self, extra_arguments=None):
             return [
                 sys.executable,
@@ -289,8 +320,11 @@ _NUMBER = re.compile(
 
 
 def _settle(match):
-    """Two machines may differ in the last bit of a float: more than twelve significant digits are cut to twelve,
-    and rounding dust (below 1e-12, not zero digits of a longer text) reads as ~0."""
+    """A number in an output, written so that two machines agree on it.
+
+    More than twelve significant digits are cut to twelve, since the last bits differ between
+    machines. Below 1e-12 it is rounding dust and reads ~0; zeros of a longer text stay.
+    """
     s = match[0]
     digits = re.sub(r"e.*|[-.]", "", s).lstrip("0")
     if not re.search(r"[.e]", s):
@@ -301,7 +335,10 @@ def _settle(match):
 
 
 def shown(nb):
-    "The text a reader sees under each code cell: [(cell index, text)]; of images, our own drawings count in full, pixels by their presence only."
+    """The text that a reader sees below each code cell: [(index of the cell, text)].
+
+    Drawings of ours count with their full text; other images only by being there.
+    """
     out = []
     for i, c in enumerate(nb.cells):
         if c.cell_type != "code":
@@ -340,7 +377,7 @@ def shown(nb):
 
 
 def differences(stored, fresh):
-    "Cells whose stored text is not what the fresh run shows, as readable lines."
+    "A readable line for each cell whose stored text a new run does not repeat."
     lines = []
     for (i, old), (_, new) in zip(shown(stored), shown(fresh), strict=True):
         if old == new:
@@ -355,7 +392,7 @@ def differences(stored, fresh):
 
 
 def export(paths, lib_path, index=False):
-    "nbdev's own export of the given pages into `lib_path`."
+    "Export pages as nbdev does, into the folder `lib_path`."
     from nbdev.doclinks import _build_modidx
     from nbdev.export import nb_export
 
@@ -366,13 +403,17 @@ def export(paths, lib_path, index=False):
 
 
 def clean(path):
+    "Strip a notebook of what changes from run to run, as nbdev does."
     from nbdev.clean import nbdev_clean
 
     nbdev_clean(str(path))
 
 
 def store(path, slow=False):
-    "Run a page in place and keep its outputs, cleaned; cells marked slow keep the outputs they have unless asked for."
+    """Run a page and keep its outputs in its file; the seconds that it took.
+
+    Cells marked slow keep the outputs that they have, unless `slow`.
+    """
     import nbformat
 
     nb, seconds = run(path, slow=slow)
@@ -387,7 +428,10 @@ def store(path, slow=False):
 
 
 def find(name):
-    "A page by its name: `04_bootstrap`, `statistics/04_bootstrap`, `bootstrap` or `index`."
+    """The page of a name: `04_bootstrap`, `statistics/04_bootstrap`, `bootstrap` or `index`.
+
+    Ends the program where no page, or more than one, is called so.
+    """
     name = name.removesuffix(".ipynb")
     hits = [p for p in pages() if name in (page_id(p), p.stem, re.sub(r"^\d+_", "", p.stem))]
     if len(hits) != 1:
@@ -398,6 +442,10 @@ def find(name):
 
 
 def room(name):
+    """Export one page and run it twice, as it is and on the installed module.
+
+    1 where a cell fails or stored outputs are stale, else 0.
+    """
     path = find(name)
     began = time.perf_counter()
     clean(path)
@@ -434,6 +482,7 @@ def room(name):
 
 
 def fresh(names, workers, slow=False):
+    "Run pages and store their outputs, then export them; 1 where one fails, else 0."
     chosen = [find(n) for n in names] or pages()
     rc = 0
 
@@ -452,6 +501,7 @@ def fresh(names, workers, slow=False):
 
 
 def main(argv=None):
+    "Do what the command line says."
     p = argparse.ArgumentParser(description="Run the pages of the house.")
     sub = p.add_subparsers(dest="what", required=True)
     sub.add_parser("list")

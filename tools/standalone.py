@@ -23,7 +23,7 @@ RELATIVE_LINK = re.compile(r"\]\((?!https?:|#|/)([\w./-]+)(#[^)]*)?\)")
 
 
 class Home(NamedTuple):
-    "Where a copy's links lead."
+    "Where the links of a page lead once it is copied out of the repository."
 
     site: str  # with a slash at its end
     repository: str
@@ -33,7 +33,9 @@ class Home(NamedTuple):
 def standalone(notebook, page, address, home):
     """A copy of a notebook that runs in an empty folder.
 
-    `page` is its path below nbs/; `address(page)` is its place on the site, without suffix."""
+    Its first cell installs what the page needs. `page` is its path below nbs/; `address(page)`
+    is its place on the site, without suffix.
+    """
     alone = copy.deepcopy(notebook)
     code = "\n".join(
         "".join(cell["source"]) for cell in alone["cells"] if cell["cell_type"] == "code"
@@ -42,6 +44,7 @@ def standalone(notebook, page, address, home):
     folder = posixpath.dirname(page)
 
     def absolute(match):
+        "A relative link as one to the site, or to the repository for files that are no pages."
         target = posixpath.normpath(posixpath.join(folder, match[1]))
         if target.endswith(".ipynb"):
             return f"]({home.site}{address(target)}.html{match[2] or ''})"

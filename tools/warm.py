@@ -31,6 +31,7 @@ IMPORTS = (
 
 
 def serve(address):
+    "Import what pages need, then fork a kernel for each connection, until stdin closes."
     import atexit
     import gc
     import importlib
@@ -71,7 +72,10 @@ def serve(address):
 
 
 def kernel(door, kernelapp):
-    "In the forked process: become the kernel that was asked for."
+    """Become the kernel that was asked for; this runs in the forked process and never returns.
+
+    When the one who asked goes away, the kernel and all that it started are killed.
+    """
     import atexit
     import threading
 
@@ -102,6 +106,7 @@ def kernel(door, kernelapp):
 
 
 def ask(address, file):
+    "Ask the server for a kernel and wait for its end; this process stands in for the kernel."
     with socket.socket(socket.AF_UNIX) as s:
         s.connect(address)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the kernel is asked to end, too
