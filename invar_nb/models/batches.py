@@ -62,9 +62,7 @@ def _tokens_read(window: Window) -> int:
     return window.stop - window.start - 1
 
 
-PASSES_A_BATCH = (
-    8  # a batch is the unit in which a journal stores, and shards divide, the work
-)
+PASSES_A_BATCH = 8  # a batch is the unit that a journal stores and that shards divide
 
 
 def as_batches(passes: list[list[int]]) -> tuple[tuple[int, ...], ...]:
