@@ -211,9 +211,7 @@ def _check_workers(workers: int, limit: int, resources: str) -> None:
 # %% ../../nbs/models/13_shards.ipynb #sh02
 def _run_shards(
     ray: ModuleType,
-    start: Callable[
-        [Shard | None], object
-    ],  # starts a task of `_score_in_worker` and returns it
+    start: Callable[[Shard | None], object],  # starts a task and returns it
     target: Target,
     progress: Callable[[int, int], None] | None,
 ) -> int:
