@@ -120,7 +120,7 @@ def _short_name(d: Difference, unit: int) -> str:
 
 
 def few_text(d: Difference, margin: float) -> str:
-    "'one window alone decides: window w3 lost 300 nats per token': the units that make a loss."
+    "'one window alone decides: window w3 lost 300 nats per token': what makes a loss."
     d = over_what_decides(d, margin) or d
     deciders = units_that_decide(d, margin)
     first = f"a few {short_noun(d.units)} dominate"
