@@ -209,10 +209,10 @@ def ruined_units(d: Difference, margin: float) -> list[int]:
     losses = losses_of_units(d)
     order = np.argsort(-losses, kind="stable")
     ranked = losses[order]
-    n_most = most_ruined(ranked.size)
+    max_ruined = most_ruined(ranked.size)
     # If the first k are left out, the farthest from 0 is the next one or the largest gain
-    farthest = np.maximum(np.abs(ranked[1 : n_most + 1]), abs(ranked[-1]))
-    is_far = ranked[:n_most] > RUINED * np.maximum(margin, farthest)
+    farthest = np.maximum(np.abs(ranked[1 : max_ruined + 1]), abs(ranked[-1]))
+    is_far = ranked[:max_ruined] > RUINED * np.maximum(margin, farthest)
     for k in np.flatnonzero(is_far) + 1:  # the k-th unit is far from all after it
         units = order[:k].tolist()
         if loss_without(d, units) <= margin:
@@ -303,8 +303,8 @@ def hidden_losses(d: Difference, margin: float) -> HiddenLosses:
     sizes = np.abs(losses)
     order = np.argsort(-sizes, kind="stable")
     ranked = sizes[order]
-    n_most = most_ruined(ranked.size)
-    is_far = ranked[:n_most] > RUINED * np.maximum(margin, ranked[1 : n_most + 1])
+    max_ruined = most_ruined(ranked.size)
+    is_far = ranked[:max_ruined] > RUINED * np.maximum(margin, ranked[1 : max_ruined + 1])
     if not is_far.any():
         return HiddenLosses([], 0)
     n_far = int(np.flatnonzero(is_far)[-1]) + 1  # the units before it are farther still

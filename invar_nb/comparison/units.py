@@ -629,7 +629,9 @@ def document_columns(
     columns = {}
     for name, value_of in facts.items():
         # an arm that does not have the column does not contradict it
-        is_agreed = all(known.get(name, value_of) == value_of for known in facts_of_arms)
+        is_agreed = all(
+            facts_of_arm.get(name, value_of) == value_of for facts_of_arm in facts_of_arms
+        )
         is_complete = isinstance(value_of, Mapping) and value_of.keys() >= ids
         if is_agreed and is_complete:
             columns[name] = tuple([str(value_of[document]) for document in documents])

@@ -60,8 +60,8 @@ def _full_windows(first: int, n: int, length: int) -> Iterator[tuple[int, int, i
 def _lm_eval_windows(n: int, length: int, _: int) -> Iterator[tuple[int, int, int]]:
     """(start, score_from, stop) as in lm-eval: each window scores up to `length` new tokens.
 
-    Token 0 is the prefix and is never scored. A last window of fewer new tokens begins earlier,
-    so that its context is as long as that of the others."""
+    Token 0 is the prefix and is never scored. A last window of fewer new tokens begins
+    earlier, so that its context is as long as that of the others."""
     for score_from in range(1, n, length):
         stop = min(score_from + length, n)
         yield max(0, stop - length - 1), score_from, stop
