@@ -447,6 +447,7 @@ def in_reading_order(arms: Arms, deciding: Collection[str]) -> dict[tuple[str, s
     "Sort arms by part (deciding parts first), with the baseline before the candidates."
 
     def reading_order(key: tuple[str, str]) -> tuple[bool, str, bool, str]:
+        "Sort key: False comes before True."
         name, part = key
         return part not in deciding, part, name != BASELINE, name
 
@@ -525,17 +526,17 @@ def study(  # noqa: PLR0913 (a parameter for each rule that is typed often)
     arms: Mapping[tuple[str, str] | str, object],  # name or (name, part); one is "baseline"
     rules: Rules | None = None,  # or its fields, by name:
     *,
-    margin: Mapping[str, float] | float | None = None,  # by metric, or of those that lead
+    margin: Mapping[str, float] | float | None = None,  # by metric, or of the leading ones
     metrics: str | Metric | Collection[str | Metric] = (),  # (): all
     by: str | Collection[str] | None = None,  # columns to slice by; None: the usual ones
     level: float = 0.95,  # confidence of the intervals
-    units: str = "auto",  # independent ones: documents, clusters, serial, windows, items
+    units: str = "auto",  # or documents, clusters, serial, windows, items
     method: str = "jackknife",  # or bca, percentile: bootstraps
     replicates: int | None = None,  # of a bootstrap; None: exact
-    seed: int | None = None,  # of its draws
+    seed: int | None = None,  # of the draws of a bootstrap
     resample: str = "windows",  # of a bootstrap; or tokens
-    primary: str | None = None,  # the metric that leads where a part has it
-    known: Collection[str] | None = None,  # of which metrics there may be; None: of all
+    primary: str | None = None,  # the leading metric of parts that have it
+    known: Collection[str] | None = None,  # names of metrics that may be used; None: all
     **options,  # further fields of `Rules`
 ) -> Study:
     """Compare all arms with the baseline of their part; without candidates, evaluate them.
@@ -705,15 +706,15 @@ def compare(  # noqa: PLR0913 (a parameter for each rule that is typed often)
     metrics: str | Metric | Collection[str | Metric] = (),  # (): all
     by: str | Collection[str] | None = None,  # columns to slice by; None: the usual ones
     level: float = 0.95,  # confidence of the intervals
-    units: str = "auto",  # independent ones: documents, clusters, serial, windows, items
+    units: str = "auto",  # or documents, clusters, serial, windows, items
     method: str = "jackknife",  # or bca, percentile: bootstraps
     replicates: int | None = None,  # of a bootstrap; None: exact
-    seed: int | None = None,  # of its draws
+    seed: int | None = None,  # of the draws of a bootstrap
     resample: str = "windows",  # of a bootstrap; or tokens
-    primary: str | None = None,  # the metric that leads where a part has it
+    primary: str | None = None,  # the leading metric of parts that have it
     **rules,  # further fields of `Rules`; of paths also options of `compare_models`
 ) -> Study:
-    """Two arms, judged; a `Study`, or ContractError, PairingError, UsageError.
+    """Compare two arms; returns a `Study`. Raises ContractError, PairingError, UsageError.
 
     margin=0.02 or {"perplexity": 0.02}: changes below it do not matter; without it each
     metric has its own (2 % of perplexity, 2 points of accuracy). metrics=["accuracy"]: names,
@@ -761,7 +762,9 @@ def evaluate(
     level: float = 0.95,  # confidence of the intervals
     **rules,  # further fields of `Rules`
 ) -> Study:
-    "One arm, or one a part: each metric on all items and on slices; options as for `Rules`."
+    """Measure the metrics of one arm, or of one arm per part, without comparing it.
+
+    Gives each metric on all items and on slices, with intervals."""
     parts = arm if isinstance(arm, Mapping) else {"": arm}
     arms = {(BASELINE, part): arm_of_part for part, arm_of_part in parts.items()}
     return study(arms, metrics=metrics, by=by, level=level, **rules)

@@ -76,7 +76,7 @@ def short_noun(units: str) -> str:
 
 
 def counted(n: object, nouns: str) -> str:
-    "The number with its noun: `3 windows`, `1 window`."
+    "A number with its noun, singular for 1: (3, 'windows') -> '3 windows'."
     if isinstance(n, (int, np.integer)):
         n = f"{n:,}"
     return f"{n} {nouns}" if str(n) != "1" else "1 " + re.sub(r"s\b", "", nouns, count=1)

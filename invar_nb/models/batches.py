@@ -255,7 +255,7 @@ def plan_scoring(
     *,
     batch_tokens: int | None = None,  # of a forward pass, padding included; by the device
 ) -> Scorer:
-    "Check ids and windows, look at the model, and decide which windows share a batch."
+    "Check ids, windows and model, and decide which windows share a batch; ContractError."
     windows = tuple(windows)
     documents = as_documents(token_ids)
     if batch_tokens is not None:

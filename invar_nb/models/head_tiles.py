@@ -18,11 +18,12 @@ _LOG2E = math.log2(math.e)
 
 
 class Tiles:
-    """The logits z of a block of rows as x = z log2(e) + shift, a tile of columns at a time.
+    """Iterates over the logits z of a block of rows, a tile of vocabulary columns at a time.
 
-    All tiles are made in one buffer, so each is overwritten by the next. `shift` is a number
-    for each row: minus the largest z log2(e) of the first tile, once that tile is there; 0
-    before, and always where `shifted` is False."""
+    So the complete logits are never in memory. Tiles hold x = z log2(e) + shift, for sums of
+    2^x. All are made in one buffer, so each is overwritten by the next. `shift` has a number
+    for each row, against overflow: minus the largest z log2(e) of the first tile. It is 0
+    before that tile is made, and always if `shifted` is False."""
 
     def __init__(
         self,
@@ -53,7 +54,7 @@ class Tiles:
         self.space = self.shift.new_empty(len(hidden) * self.edges[1])  # of the widest tile
 
     def __iter__(self) -> Iterator:
-        "Each tile of x, shape (rows, columns), after its targets; it may be overwritten."
+        "Yield each tile x, shape (rows, columns), with the x of its targets kept in `picked`."
         for number, (begin, end) in enumerate(pairwise(self.edges)):
             x = self._tile(begin, end)
             if self.shifted and number == 0:

@@ -393,7 +393,9 @@ def answer_examples(
     bos: str = "auto",  # what stands before a prompt, one of BOS_POLICIES
     **scoring: object,  # of `score_plan`: batch_tokens, cache, on_known, journal, progress
 ) -> Predictions:
-    "The most likely candidate of each question and its share, Eq. answer-confidence."
+    """Answer each question by its most likely candidate, with the probabilities of all.
+
+    These are the softmax of the candidates' log-likelihoods, Eq. answer-confidence."""
     as_choice(normalize, NORMALIZE, where="answer", name="normalize", error=UsageError)
     plan, unwritable = plan_candidates(model, examples, separator=separator, bos=bos)
     most_candidates = max(len(candidates) for candidates in examples.candidates)

@@ -38,7 +38,7 @@ from invar_nb.models.text import (
 
 # %% ../../nbs/models/01_text_plan.ipynb #c007
 def _hf_windows(n: int, length: int, stride: int) -> Iterator[tuple[int, int, int]]:
-    """(start, score_from, stop) as in the loop of the documentation of transformers.
+    """(start, score_from, stop) of windows as in the documentation of transformers.
 
     A window scores what no earlier one did. Of its own first token there is no logit, so a
     window that begins where the last one ended loses that token."""
