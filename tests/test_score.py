@@ -415,9 +415,16 @@ def test_a_look_costs_three_short_passes(truth):
 def test_peaked_heads_against_float64(change, monkeypatch):
     "Logits of later tiles far above the first: the sum leaves float32 and the row is done again."
     monkeypatch.setattr(head_tiles, "COLUMNS", 20)
-    model, ids, careful, own = llama(), text_ids(97, n=60), [], head_tiles._careful
+    model, ids, careful, own = (
+        llama(),
+        text_ids(97, n=60),
+        [],
+        head_tiles._losses_by_running_maximum,
+    )
     monkeypatch.setattr(
-        head_tiles, "_careful", lambda *a: careful.append(len(a[3])) or own(*a)
+        head_tiles,
+        "_losses_by_running_maximum",
+        lambda *a: careful.append(len(a[3])) or own(*a),
     )
     if change == "bias":
         model.lm_head.bias = torch.nn.Parameter(torch.linspace(0, 300, 97))
@@ -471,10 +478,10 @@ def test_blocks_against_log_softmax_and_which_rows_are_done_again(
 ):
     "Rows of very different size beside each other, products that are exact, 61 tokens in tiles of 20 (the last has one) or of 12: only rows that leave float32 take the second way."
     monkeypatch.setattr(head_tiles, "COLUMNS", columns)
-    rng, again, own = np.random.default_rng(4), [], head_tiles._careful
+    rng, again, own = np.random.default_rng(4), [], head_tiles._losses_by_running_maximum
     monkeypatch.setattr(
         head_tiles,
-        "_careful",
+        "_losses_by_running_maximum",
         lambda torch, head, after, hidden, target: (
             again.append((hidden, target)) or own(torch, head, after, hidden, target)
         ),
