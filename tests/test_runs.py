@@ -1131,6 +1131,18 @@ def test_results_come_in_the_order_of_the_specs_and_nothing_runs_twice(tmp_path)
     assert [r.to_dict() for r in again] == [r.to_dict() for r in first] and len(seen) == 4
     write_runs(first[:4], tmp_path / "arm.jsonl")
     assert outcome(read_runs(tmp_path / "arm.jsonl")) == outcome(first[:4])
+    whole = (tmp_path / "r").read_bytes()
+    n_kept = whole[:-1].rindex(b"\n") + 1  # bytes of all lines but the last
+    for n_bytes in (
+        n_kept + 1,
+        n_kept + 9,
+        n_kept + 30,
+        len(whole) - 1,
+    ):  # a kill while writing
+        (tmp_path / "r").write_bytes(whole[:n_bytes])
+        with runner.open_results(tmp_path / "r") as file:
+            assert len(runner.read_results(file)) == 3
+        assert (tmp_path / "r").read_bytes() == whole[:n_kept]
 
 
 @posix
