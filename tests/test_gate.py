@@ -758,6 +758,7 @@ def test_an_accepted_loss_passes_until_its_day(
     ) == (code == 1)
     text = (docs / "r/summary.md").read_text()
     assert said in text and "| regressed |" in text
+    assert_report_says(shell, docs, is_accepted=code == 0)
     assert json.loads((docs / "r/badge.json").read_text())["color"] == (
         "red" if code else "yellow"
     )
@@ -784,6 +785,16 @@ def test_what_is_accepted(docs, shell, edit, code, said):
     assert edit[0] in KNOWN
     d = judged(docs, shell, KNOWN.replace(*edit))
     assert d["exit"]["code"] == code and said in d["exit"]["because"]
+    assert_report_says(shell, docs, is_accepted=code == 0)
+
+
+def assert_report_says(shell, docs, *, is_accepted):
+    "JUnit and the page call a loss accepted where the exit code does."
+    case = ElementTree.fromstring(shell("export r")[1])[0][0]
+    assert [kid.tag for kid in case if kid.tag != "properties"] == [
+        "skipped" if is_accepted else "failure"
+    ]
+    assert ("(accepted)" in (docs / "r/report.md").read_text()) == is_accepted
 
 
 def test_a_loss_is_accepted_in_python_as_in_a_study_file(docs, monkeypatch):

@@ -121,7 +121,7 @@ def test_a_file_of_a_user_passes_mypy_strict(tmp_path):
     pytest.importorskip("mypy")
     user = Path(__file__).with_name("typed_user.py")
     wrong = tmp_path / "wrong.py"
-    wrong.write_text("from invar_nb import compare, comparee\nx: str = compare(None).delta\n")
+    wrong.write_text("from invar_nb import compare, comparee\nx: str = compare(None, margin=[2]).delta\n")
     environment = {**os.environ, "PYTHONPATH": str(pages.root)}
     run = subprocess.run(
         [
@@ -142,7 +142,7 @@ def test_a_file_of_a_user_passes_mypy_strict(tmp_path):
     assert run.stdout.count("typed_user.py") == 0 and run.returncode == 1, run.stdout
     for said in (
         'has no attribute "comparee"',
-        '"compare" has incompatible type "None"',
+        'Argument "margin" to "compare" has incompatible type "list[int]"',
         'expression has type "float", variable has type "str"',
     ):
         assert said in run.stdout

@@ -97,6 +97,7 @@ from invar_nb.report.document import (
 )
 from .doubts import find_doubts, find_facts, find_warnings, recorded
 from invar_nb.report.exit_code import (
+    Acceptance,
     acceptance,
     document_key,
     exit_of,
@@ -156,7 +157,7 @@ def questions_section(p: Mapping[str, float]) -> QuestionsSection:
     return QuestionsSection(**{name: p.get(name) for name in QUESTIONS})
 
 
-def row_section(row: Row, accepted: str = "") -> RowSection:
+def row_section(row: Row, verdict: Acceptance = Acceptance()) -> RowSection:
     "A row as the plain values that a document keeps."
     blind_spot = None
     if spot := row.blind_spot:
@@ -177,7 +178,8 @@ def row_section(row: Row, accepted: str = "") -> RowSection:
         blind_spot=blind_spot,
         pooled=pooled,
         dropped=row.about.get("dropped", []),
-        words=row_words(row, accepted),
+        is_accepted=verdict.is_accepted,
+        words=row_words(row, verdict.note),
     )
 
 
@@ -985,7 +987,7 @@ ROLES = ("lead", "rest", "pooled", "control")  # of rows that a document holds
 def _row_sections(study: Study) -> list[RowSection]:
     "The changes that a document holds, each with what a rule says of its loss."
     rows = [row for row in study.rows if row.role in ROLES]
-    return [row_section(row, acceptance(study, row).note) for row in rows]
+    return [row_section(row, acceptance(study, row)) for row in rows]
 
 
 def _rationale_of(study: Study) -> str:

@@ -178,17 +178,13 @@ class RowSection(Section):
     blind_spot: BlindSpotSection | None
     pooled: PooledSection | None  # of a pooled row
     dropped: list[int]  # of runs: seeds of which a run failed
+    is_accepted: bool  # whether a rule on accepted losses accepts this one
     words: Words[RowWords]
 
     @property
     def is_marked(self) -> bool:
         "Whether the interval alone would claim more than `claim`; tables mark it with a star."
         return self.alone is not None and self.claim not in WITHIN
-
-    @property
-    def is_accepted(self) -> bool:
-        "Whether a rule on accepted losses says something of this row's loss."
-        return self.words.accepted is not None
 
 
 class LevelSection(Section):

@@ -57,15 +57,17 @@ class Case:
 def case_of(decision: DecidingRow, document: Document) -> Case:
     """The test case of a row: a failure if it regressed and the job fails, or skipped.
 
-    Skipped means inconclusive, or that a rule on accepted losses is about its loss.
+    Skipped means inconclusive, or that its loss is accepted.
     """
-    words = decision.row.words
+    row = decision.row
+    words = row.words
     message = f"{words.claim}: {words.change} ({words.interval or '-'})"
     state = ""
-    if words.claim == "inconclusive" or words.accepted:
+    if words.claim == "inconclusive" or row.is_accepted:
         state = "skipped"
-    if document.exit.code and decision.row.claim == "regressed" and not words.accepted:
+    elif document.exit.code and row.claim == "regressed":
         state = "failure"
+    if state == "failure":
         message += f". {document.exit.because}"
     elif words.accepted:
         message += f", {words.accepted}"
@@ -77,7 +79,7 @@ def case_of(decision: DecidingRow, document: Document) -> Case:
         "axis": decision.axis,
         "accepted": words.accepted or "",
     }
-    name = f"{decision.name}: {decision.row.value.title}"
+    name = f"{decision.name}: {row.value.title}"
     return Case(name=name, properties=properties, state=state, message=message)
 
 

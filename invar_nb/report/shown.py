@@ -193,7 +193,7 @@ def show_p(value: float | None) -> str:
 def claim_text(row: RowSection) -> str:
     """The claim of a row, with '(alone: ...)' where its interval alone would claim more.
 
-    '(accepted)' follows where a rule on accepted losses says something of it.
+    '(accepted)' follows where its loss is accepted.
     """
     text = row.words.claim
     if row.alone:
