@@ -121,7 +121,9 @@ def test_a_file_of_a_user_passes_mypy_strict(tmp_path):
     pytest.importorskip("mypy")
     user = Path(__file__).with_name("typed_user.py")
     wrong = tmp_path / "wrong.py"
-    wrong.write_text("from invar_nb import compare, comparee\nx: str = compare(None, margin=[2]).delta\n")
+    wrong.write_text(
+        "from invar_nb import compare, comparee\nx: str = compare(None, margin=[2]).delta\n"
+    )
     environment = {**os.environ, "PYTHONPATH": str(pages.root)}
     run = subprocess.run(
         [
