@@ -290,7 +290,11 @@ def _plain_value(value: object) -> object:
 
 # %% ../../nbs/comparison/06_rules.ipynb #4ba96178
 def _as_names(rule: str, value: object) -> tuple[str, ...] | None:
-    "A tuple of names from a list or a single name; raises UsageError for anything else."
+    """A tuple of names from a list or a single name; raises UsageError for anything else.
+
+    Only the rule `by`, the columns to slice by, may be None: it then means the usual columns,
+    where an empty list means none.
+    """
     if isinstance(value, str):
         return (value,)
     if value is None and rule == "by":

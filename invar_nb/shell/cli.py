@@ -107,22 +107,25 @@ def command(
 
 
 def _argument(metavar: str, text: str = "", kind: object = str) -> object:
-    "The type of an argument of a command, for Typer."
+    """The type of an argument of a command, as Typer reads it from the parameter's annotation.
+
+    `metavar` is its name in the help, `text` its help, `kind` the type of its value.
+    """
     return Annotated[kind, typer.Argument(metavar=metavar, help=text)]
 
 
 def _option(name: str, metavar: str, text: str) -> object:
-    "The type of an option of a command that takes a text, for Typer."
+    "The annotation of an option that takes a text: its name, its value's name, and its help."
     return Annotated[str, typer.Option(name, metavar=metavar, help=text)]
 
 
 def _flag(name: str, text: str) -> object:
-    "The type of an option of a command that takes no value, for Typer."
+    "The annotation of an option that takes no value: its name and its help."
     return Annotated[bool, typer.Option(name, help=text)]
 
 
 def _out(metavar: str, text: str, kind: object = Path | None) -> object:
-    "The type of the option --out of a command, for Typer."
+    "The annotation of the option --out: its value's name in the help, and the help."
     return panel("Output")(kind, text, "--out", metavar=metavar)
 
 # %% ../../nbs/shell/32_cli.ipynb #cli02
@@ -251,6 +254,7 @@ def compare(
     baseline, candidates, job = request.baseline, request.candidates, request.job
     say(f"invar-nb compare: {baseline} and {', '.join(candidates)}", job.output.quiet)
     out = free_out(out, force, job.output.quiet)
+    # Imported late, since they load NumPy and SciPy, for which help and errors must not wait
     from invar_nb.report.report import report_of
     from invar_nb.shell.baseline_file import check_update
     from invar_nb.shell.compare import compare_all
@@ -260,7 +264,7 @@ def compare(
         check_update(baseline, candidates)
     try:
         compared = compare_all(baseline, candidates, job, out)
-    except Unchanged as unchanged:
+    except Unchanged as unchanged:  # raised from within scoring, where nothing needs scoring
         return save_report(report_of(unchanged.study), out, force)
     report = report_of(compared.study)
     facts, text = save_report(report, out, force, compared.journals)
