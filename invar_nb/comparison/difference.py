@@ -333,7 +333,10 @@ FACTOR = math.log(1e4)  # larger changes on the log scale are shown as a factor,
 
 
 def change_format(value: float, d: object) -> str:
-    "Format specification ('.2f') for a change: two significant digits of half its interval."
+    """Format specification ('.2f') for a change: two significant digits of half its interval.
+
+    More digits would be noise. At most 8 decimals are written, and below 1e-7 or from 1e12 on
+    an exponent."""
     scale, _ = shown_unit(d)
     size = shown_size(value, d)
     # Without a width, a tenth of the change takes the place of half the interval

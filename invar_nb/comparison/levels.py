@@ -82,7 +82,9 @@ def fit_level(metric: Metric, arm: Arm, units: Units) -> Jackknife:
 def interval_of_level(metric: Metric, fit: Jackknife, level: float) -> Interval:
     """The interval of a fit in the metric's unit.
 
-    For a share, or if an end would leave the metric's range, it is that of the log-odds."""
+    For a share, or if an end would leave the metric's range, it is that of the log-odds, whose
+    ends stay between 0 and the highest value. The ends are sorted, since the function into the
+    metric's unit may fall."""
     ends = fit.interval(level)
     is_share = metric.unit == "share"
     highest = 1.0 if is_share else metric.highest

@@ -327,7 +327,9 @@ def _check_choice(rules: Rules, rule: str, words: Collection[str]) -> None:
 
 
 def _check_gate(gate: object) -> None:
-    "Raise UsageError unless the gate is None or a ratio of perplexities between 1 and 10."
+    """Raise UsageError unless the gate is None or a ratio of perplexities between 1 and 10.
+
+    A gate of 10 or more is most likely meant in per cent, in place of a ratio."""
     if gate is None:
         return
     if not is_margin(gate) or not 1 < gate < 10:

@@ -195,7 +195,7 @@ def _check_pilot(
     d: Difference,  # whose units must show a spread
     fewest: int,  # effective units
 ) -> None:
-    "Refuse a pilot of too few units, or one whose units all changed equally; ContractError."
+    "Raise ContractError for a pilot of too few units, or one whose units all changed equally."
     if counted_over.units_eff < fewest - 1e-9:  # of equal weights the sum is rounded
         refuse(
             "plan_comparison",
@@ -342,7 +342,7 @@ def gate_limit(
     metric: Metric,
     level: float | None,  # of the baseline, as measured; None: unknown
 ) -> float:
-    "The loss beyond which a rule is red, in the unit of a change; UsageError."
+    "The loss beyond which a rule is red, in the unit of a change; raises UsageError."
     if metric.kind == "runs" or metric.positive:
         refuse(
             "plan_comparison",

@@ -353,7 +353,9 @@ def of_mean_sentences(document: Document) -> Iterator[str]:
 
 
 def pairing_sentence(units: Sequence[UnitsSection]) -> str:
-    "A sentence where pairing did not help and there is only one pair; else ''."
+    """A sentence where pairing did not help and there is only one pair; else ''.
+
+    `pairing` is the variance without pairing over that with it: below 1 pairing did harm."""
     if len(units) > 1 or units[0].pairing is None or units[0].pairing >= 1:
         return ""
     return units[0].words.pairing or ""

@@ -206,7 +206,7 @@ def of_one_table(request: Request) -> Request:
 
 
 def check_arms(request: Request) -> None:
-    "Refuse a comparison without baseline or candidate, and suggest what to type; UsageError."
+    "Raise UsageError where baseline or candidate is missing, and suggest what to type."
     baseline = request.baseline
     if baseline and request.candidates:
         return
@@ -372,7 +372,7 @@ class Sharding:
     ) = None
 
     def __post_init__(self):
-        "Refuse options of Ray where it is not used, and --shard where it is; UsageError."
+        "Raise UsageError for options of Ray where it is not used, and --shard where it is."
         if self.engine == "ray":
             if self.shard:
                 usage("--engine ray splits the text itself", "--shard too", "Leave one out")
@@ -383,7 +383,7 @@ class Sharding:
 
 # %% ../../nbs/shell/32_cli.ipynb #cli03
 def check_scored(out: str | None, scoring: Scoring, sharding: Sharding, force: bool) -> None:
-    "Refuse an --out that losses, or parts of them, cannot be written to; UsageError."
+    "Raise UsageError for an --out that losses, or parts of them, cannot be written to."
     if out is None or not scoring.text:
         got = "no --out" if out is None else "no --text"
         usage(_needs(sharding), got, "Give both")
@@ -546,7 +546,7 @@ MUST_BE_A_REPORT = "REPORT must be a report.json or its folder"
 def find_report(
     report: Path,  # report.json, or the folder that holds it
 ) -> Path:
-    """The path of report.json, from that path or its folder; UsageError.
+    """The path of report.json, from that path or its folder; raises UsageError.
 
     The folder of a plan, and what `--json` printed of a report, are refused by name.
     """
@@ -566,7 +566,7 @@ def find_report(
 
 
 def _refuse_plan(folder: Path, report: Path) -> None:
-    "Refuse the folder of a plan, or a file in it; UsageError."
+    "Raise UsageError for the folder of a plan, or a file in it."
     if (folder / "report.json").is_file() or not (folder / "plan.json").is_file():
         return
     command = f"invar-nb plan {shlex.quote(str(folder))}/*.jsonl"

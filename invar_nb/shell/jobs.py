@@ -300,7 +300,7 @@ def accepted_losses(
     losses: Iterable[AcceptedLoss],
     sizes_of: Callable[[list[str]], Mapping[str, float]],  # texts of margins -> {metric: size}
 ) -> list[Accepted]:
-    "Accepted losses of a study file, with their sizes in the metric's unit; UsageError."
+    "Accepted losses of a study file, sizes in the metric's unit; raises UsageError."
     rows = []
     for loss in losses:
         text = f"{loss.metric}={loss.up_to}" if loss.metric else f"{loss.up_to}"
@@ -385,7 +385,7 @@ def metrics_of_parts(
     arms: Mapping[tuple[str, str], Arm],
     deciding: Collection[str],
 ) -> list[str]:
-    """The metrics of all parts together; [] for the usual ones; UsageError.
+    """The metrics of all parts together; [] for the usual ones; raises UsageError.
 
     The first is the primary metric, so parts that decide come first.
     """
@@ -408,9 +408,9 @@ def metrics_of_parts(
 
 
 def with_divergence(metrics: Sequence[str], job: Job) -> tuple[str, ...]:
-    """The metrics that were typed, and with --divergence those that it adds;
+    """The metrics that were typed, and with --divergence those that it adds.
 
-    () for the usual ones.
+    () where none were typed, for the usual ones.
     """
     if metrics and job.scoring.divergence:
         return tuple(dict.fromkeys([*metrics, *DIVERGENCE]))
@@ -434,5 +434,5 @@ def find_pooling(
 
 # %% ../../nbs/shell/18_jobs.ipynb #c018n
 def check_planned(rules: Rules, counts: Mapping[str, int]) -> None:
-    "Refuse a plan of fewer windows than the tier requires, before scoring; ContractError."
+    "Raise ContractError for a plan of fewer windows than the tier requires, before scoring."
     check_enough(counts, tier=as_tier(rules.tier), profile=rules.profile)

@@ -189,7 +189,7 @@ def say_host(address: str) -> None:
 
 
 def check_classes(scoring: Scoring) -> None:
-    "Refuse to slice by classes of tokens for a model on a server; UsageError."
+    "Refuse to slice by classes of tokens for a model on a server; raises UsageError."
     if scoring.by:
         must = f"--by {scoring.by[0]} needs a model on this machine"
         usage(must, "a server", "Leave it out")

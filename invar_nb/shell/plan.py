@@ -166,7 +166,7 @@ class PilotText:
         self.seed = seed  # of the choice of windows
 
     def __call__(self, plan: TextPlan) -> TextPlan:
-        "The plan of the pilot, chosen from the plan of the whole text; ContractError."
+        "The plan of the pilot, chosen from the plan of the whole text; raises ContractError."
         # Nothing is scored yet: documents and token counts alone say what is independent.
         zeros = np.zeros(len(plan.windows))
         arm = WindowLosses.from_arrays(

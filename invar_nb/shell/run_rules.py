@@ -54,7 +54,7 @@ def share_of_mean(
     arms: RunsArms,
     **seeds: bool,  # the rules intersect and drop_failed, which choose the seeds
 ) -> float:
-    """The margin of a metric of runs as `Rules` takes it; UsageError.
+    """The margin of a metric of runs as `Rules` takes it; raises UsageError.
 
     A share of the baseline's mean, so 0.5 beside a mean of 10 is 0.05; on a log scale, a share
     of the ratio. A margin as large as the mean is refused.
@@ -91,7 +91,7 @@ def compared_values(spec: MetricSpec, arms: RunsArms, **seeds: bool) -> dict[int
 
 # %% ../../nbs/shell/17_run_rules.ipynb #runsc
 def find_directions(job: Job) -> dict[str, str]:
-    """Metric of runs -> "higher" or "lower", where --better says so; UsageError.
+    """Metric of runs -> "higher" or "lower", where --better says so; raises UsageError.
 
     A direction without a metric is taken for the only metric; of several, it is left out.
     """
