@@ -489,6 +489,7 @@ class Difference(Shown):
     @property
     def improvement(self) -> float:
         "The difference with the sign of a gain: positive is better."
+        # 0.0 - x is 0.0 for a change of 0, where -x would be -0.0
         return 0.0 - self.delta if self.better == "lower" else self.delta
 
     @property
@@ -514,7 +515,11 @@ class Difference(Shown):
 
     @property
     def enough(self) -> bool:
-        "Whether a claim may rest on the interval: enough units, no dominating ones, no alarm."
+        """Whether a claim may rest on the interval: enough units, no dominating ones, no alarm.
+
+        Seeds are always few: claims about them rest on a test, for which two are enough. With
+        a fallback all units changed alike, so that none of them dominates the spread.
+        """
         if not self.judged or self.unmoved or self.interval.alarm:
             return False
         if self.units == "seeds":

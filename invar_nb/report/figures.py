@@ -74,7 +74,8 @@ def show(value: object) -> str:
 def _show_number(value: float) -> str:
     """Integers and large numbers with grouped digits, others to four significant digits.
 
-    A float has no digits beyond some 1e15 that could be grouped, so it then has an exponent."""
+    A float of 1e15 or more has no further digits to group, so it is written with an exponent.
+    """
     if isinstance(value, int):
         return f"{value:,}"
     if 1e4 <= abs(value) < 1e15:
