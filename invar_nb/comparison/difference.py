@@ -515,7 +515,7 @@ class Difference(Shown):
 
     @property
     def enough(self) -> bool:
-        """Whether a claim may rest on the interval: enough units, no dominating ones, no alarm.
+        """Whether a claim may rest on the interval: enough units, none dominates, no alarm.
 
         Seeds are always few: claims about them rest on a test, for which two are enough. With
         a fallback all units changed alike, so that none of them dominates the spread.
