@@ -60,7 +60,7 @@ def _other_form(a: Sequence[str], b: Sequence[str]) -> str:
 
 # %% ../../nbs/arms/04_pair.ipynb #k0000014
 def _refuse_pair(must: str, got: str, cure: str) -> NoReturn:
-    "Refuse to pair two arms; PairingError."
+    "Refuse to pair two arms; raises PairingError."
     refuse("pair", must, got, cure, error=PairingError)
 
 

@@ -27,8 +27,10 @@ def choose_pilot(
 ) -> tuple[np.ndarray, int]:
     """The rows of a pilot's windows, spread evenly, and how many neighbours come together.
 
-    Neighbours are taken where windows depend on each other in the order of the text, so that
-    the pilot can measure it.
+    Where documents are independent, whole documents are taken, but at most MOST windows of a
+    long one. Where windows depend on their neighbours, blocks of BLOCK neighbours are taken,
+    so that the pilot can measure how they do. Independent windows are taken one by one, and
+    so are those of a text that is no longer than the pilot, which are all of them.
     """
     n = len(codes)
     if units == "documents":
@@ -42,7 +44,9 @@ def choose_pilot(
 
 
 def _evenly(places: np.ndarray, size: int) -> np.ndarray:
-    "At most `size` of these places, spread evenly over them."
+    """At most `size` of these places, spread evenly over them.
+
+    The places are cut into `size` stretches of equal length; the middle of each is taken."""
     n = len(places)
     if n <= size:
         return places
@@ -66,19 +70,35 @@ class Supply:
     weights: np.ndarray = field(init=False)  # tokens of each unit
 
     def __post_init__(self):
-        "Compute the effective units of each beginning of the text."
+        "Compute where a run can end, and how many effective units it then has scored."
         rows = np.arange(len(self.codes)) if self.order is None else self.order
         tokens = self.tokens[rows].astype(float)
         codes = self.codes[rows]
-        units = units_eff_upto(tokens, codes)  # n_D
-        windows = units_eff_upto(tokens, np.arange(tokens.size))  # n_W
-        spread = 1 / (self.between / units + (1 - self.between) * self.per_unit / windows)
         ends = np.arange(1, tokens.size + 1)
-        if self.order is None:  # whole units
+        if self.order is None:  # such a run takes whole units, so it ends where one ends
             ends = np.append(np.flatnonzero(np.diff(codes)) + 1, tokens.size)
-        effective = np.maximum.accumulate(np.minimum(units, spread)[ends - 1])
+        effective = self._effective_upto(tokens, codes)[ends - 1]
+        # One long unit more can lower the effective number, since it outweighs the others. A
+        # run that needs fewer units may end before it, so the largest number so far counts.
+        effective = np.maximum.accumulate(effective)
         weights = np.bincount(codes, tokens)[np.unique(codes)]
         vars(self).update(rows=rows, ends=ends, weights=weights, effective=effective)
+
+    def _effective_upto(self, tokens: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """How many pilot units the first k windows are as good as, for each k.
+
+        The variance of a run, in units of the variance s^2 of one pilot unit, has two parts.
+        What whole units differ by, a share `between` of s^2, averages out over the n_D
+        effective units of the run. The rest of s^2 is what the windows of a unit differ by;
+        a pilot unit already averages over m = `per_unit` windows, so one window varies by m
+        times that rest, which averages out over the n_W effective windows of the run. A run
+        with this variance is as good as 1 / variance pilot units (@eq-pilot-spread)."""
+        n_units = units_eff_upto(tokens, codes)  # n_D
+        n_windows = units_eff_upto(tokens, np.arange(tokens.size))  # n_W
+        variance = self.between / n_units + (1 - self.between) * self.per_unit / n_windows
+        # Many windows of each unit may make a run better than its number of units. But its
+        # interval rests on no more units than it has, so a plan must not count more.
+        return np.minimum(n_units, 1 / variance)
 
     @property
     def units(self) -> float:
@@ -91,7 +111,9 @@ class Supply:
         For more units than the text has, its numbers are scaled up in proportion.
         """
         end = len(self.tokens)
-        is_within = n < self.units * (1 - 1e-9)  # but for rounding
+        is_within = n < self.units * (
+            1 - 1e-9
+        )  # all the units, up to rounding, are all the text
         if is_within:
             has_enough = self.effective >= n * (1 - 1e-12)
             end = int(self.ends[np.argmax(has_enough)])
@@ -113,7 +135,9 @@ def share_between(
 ) -> float:
     """beta of @eq-pilot-spread, the share of the variance that is between documents.
 
-    1 if no document has two windows, as nothing is then known of the variance within.
+    It is 1 if no document has two windows, since the pilot then does not show how windows of
+    a document differ. It is 0 where by chance the documents differ less than their windows
+    alone would make them.
     """
     tokens = pair.baseline.tokens.astype(float)
     delta = pair.candidate.log_loss - pair.baseline.log_loss
@@ -154,5 +178,7 @@ def with_tails(
 
 
 def _kurtosis(weights: np.ndarray) -> float:
-    "Fourth moment over the square of the second: 1 for equal weights."
+    """The mean fourth power of the weights over the square of their mean square.
+
+    It is 1 for equal weights, and larger the more they differ."""
     return weights.size * (weights**4).sum() / (weights**2).sum() ** 2

@@ -271,11 +271,15 @@ class WindowLosses(Arm):
 
     @property
     def own_tokens(self) -> np.ndarray | None:
-        """The tokens of each document by the model's own tokenizer.
+        """The number of tokens of each document by the model's own tokenizer, shape (n,).
 
-        None unless weighed by bytes.
+        Losses of models with different tokenizers are weighed by bytes, which both share. This
+        column then turns nats per byte into nats per token of one model. None where losses are
+        weighed otherwise, or where no such column was recorded.
         """
-        return self.columns.get("own_tokens") if self.weight_unit == "bytes" else None
+        if self.weight_unit != "bytes":
+            return None
+        return self.columns.get("own_tokens")
 
 # %% ../../nbs/arms/02_window_losses.ipynb #spl2
 def find_splits(arm: Arm) -> tuple[dict[str, np.ndarray], str]:  # of bool, shape (n,)

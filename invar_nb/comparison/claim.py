@@ -35,6 +35,7 @@ def as_margin(
             "Pass margin=0.02 for 2 %",
             error=UsageError,
         )
+    # A change of 100 % or 100 points is no margin: 2 was typed where 2 % was meant
     if margin >= 1 and (metric.scale == "log" or metric.unit == "share"):
         refuse(
             where,
@@ -82,7 +83,9 @@ def is_shown(p_value: float | None, level: float) -> bool:
 def claim_alone(d: Difference, margin: float) -> str:
     """The claim about one difference by itself, without a family of others.
 
-    "inconclusive" if there are too few units; "equivalent" if both models are identical."""
+    Losses that agree on every item are "equivalent", however few the units, since nothing is
+    left to chance. Otherwise evidence that bears no claim (`Difference.enough`) is
+    "inconclusive", whatever its interval."""
     if is_identical(d):
         return "equivalent"
     if not d.enough:
@@ -95,14 +98,19 @@ def claim_alone(d: Difference, margin: float) -> str:
 
 
 def _claim_by_test(d: Difference) -> str:
-    "The claim for a metric whose test is of another quantity than its interval."
+    """The claim for a metric whose test is of another quantity than its interval.
+
+    A size of such a change depends on where both models lie, so no margin applies, and it is
+    never called equivalent."""
     if not is_shown(d.p_value, d.level):
         return "inconclusive"
     return "regressed" if d.improvement < 0 else "improved"
 
 
 def _claim_of_positive(d: Difference, margin: float) -> str:
-    "The claim for a metric that is never negative: only compared with its margin."
+    """The claim for a metric that is never negative, such as a divergence.
+
+    It is above 0 as soon as anything differs, so only its margin says whether it is small."""
     if d.worse.high < margin:
         return "equivalent"
     return "regressed" if d.worse.low > margin else "inconclusive"
@@ -120,7 +128,8 @@ QUESTIONS = ("change", "equivalent", "not_worse", "beyond")
 def questions(d: Difference, margin: float) -> dict[str, float]:
     """p-values of the QUESTIONS that a difference can answer (@eq-verdict-questions).
 
-    Without a margin only "change"; {} if there is no p-value."""
+    Without a margin, and for a metric whose test is of another quantity than it shows, only
+    "change"; {} if there is no p-value."""
     if d.metric.positive and d.p_of is not None:
         return _questions_of_positive(d, margin)
     if d.p_value is None:
@@ -174,7 +183,8 @@ def claim_within(
 def units_for_power(d: Difference, margin: float) -> int | None:
     """How many units would give 80 % power at this change and spread.
 
-    None if there are enough already, or if no number of units is known to be."""
+    None if there are enough already, or if no number of units is known to be: without a
+    spread, from a single unit, or for a change on the margin itself."""
     if not d.standard_error > 0 or d.n_units < 2:
         return None
     error = _tested_error(d) if d.metric.by_test else d.standard_error

@@ -264,20 +264,26 @@ def _shown_change(
 
 
 def _open_question(d: Difference, margin: float, size: str) -> str:
-    "An inconclusive change, with the reason or with how many units would give 80 % power."
+    """An inconclusive change in words, with what stands between it and a claim.
+
+    `size` is the margin in words. The first that applies: the evidence allows no claim,
+    whatever the change; a few units alone make a loss beyond the margin, so that more units
+    of the usual kind would not settle it; else the change is too uncertain, and the sentence
+    says how many units would give a claim with 80 % power.
+    """
     change = change_phrase(d)
-    is_by_few = is_decided_by_few(d, margin)
-    if is_by_few:
+    few_decide = is_decided_by_few(d, margin)
+    if few_decide:
         change += f", beyond the margin of {size}"
     if not d.enough:
         return f"{change}; {why_no_claim(d, margin)}"
-    if is_by_few:
+    if few_decide:
         return f"{change}; {few_text(d, margin)}"
     units = units_for_power(d, margin)
-    if not units:
+    if not units:  # there are enough already, or no number of them is known to be
         return change
     goal = "show a change of this size"
-    if abs(d.delta) < margin:
+    if abs(d.delta) < margin:  # were the change as it is estimated, equivalence would be shown
         goal = f"show that it is within {size}"
     return f"{change}; about {units:,} {short_noun(d.units)} would {goal} with 80 % power"
 

@@ -190,20 +190,29 @@ def _fit_each_row(totals: Totals, is_serial: bool) -> Fits:
 
 
 def fit_totals(a: Totals, b: Totals, units: Units) -> Fits:
-    "The difference of two ratios of sums (b - a), with jackknives over units and over rows."
-    is_serial = units.name == "serial"
+    """The difference of two ratios of sums (b - a), with jackknives over units and over rows.
+
+    Two models on one text have the same weights. The difference of their ratios is then one
+    ratio, of the differences row by row over the weights, which is numerically more exact:
+    large sums that nearly cancel are never formed."""
     _, weights = a
     _, other_weights = b
-    has_equal_weights = np.array_equal(weights, other_weights)
-    if has_equal_weights:  # then one ratio of differences is numerically more exact than two
-        totals = (paired_totals(a, b), weights)
-        if units.n_units == len(units.codes):
-            return _fit_each_row(totals, is_serial)
-        fit = serial_ratio if is_serial else jackknife_ratio
-        return Fits(units=fit(*by_unit(totals, units)), rows=jackknife_ratio(*totals))
-    fit = serial_ratio_difference if is_serial else jackknife_ratio_difference
+    if np.array_equal(weights, other_weights):
+        return _fit_one_ratio((paired_totals(a, b), weights), units)
+    fit = jackknife_ratio_difference
+    if units.name == "serial":
+        fit = serial_ratio_difference
     over_units = fit(by_unit(a, units), by_unit(b, units))
     return Fits(units=over_units, rows=jackknife_ratio_difference(a, b))
+
+
+def _fit_one_ratio(totals: Totals, units: Units) -> Fits:
+    "Both fits of a single ratio of sums; where each row is a unit, one pass gives both."
+    is_serial = units.name == "serial"
+    if units.n_units == len(units.codes):
+        return _fit_each_row(totals, is_serial)
+    fit = serial_ratio if is_serial else jackknife_ratio
+    return Fits(units=fit(*by_unit(totals, units)), rows=jackknife_ratio(*totals))
 
 # %% ../../nbs/comparison/01_difference.ipynb #flo1
 def fit_left_out(
@@ -219,7 +228,9 @@ def fit_left_out(
 def effective_rows(n: int, rows: Jackknife | None, fit: Jackknife) -> float:
     """Effective sample size: n SE_rows^2 / SE_units^2, at most n (@eq-jackknife-n-eff).
 
-    n itself if there is no fit over rows, or no spread."""
+    The larger the error over units is than that over rows, the more the rows of a unit repeat
+    each other. n itself if there is no fit over rows, or no spread to compare. Errors over
+    units may be smaller by chance, but rows are never counted as more than they are."""
     if rows is None or not fit.standard_error > 0:
         return float(n)
     return float(min(n, n * (rows.standard_error / fit.standard_error) ** 2))
@@ -322,7 +333,10 @@ FACTOR = math.log(1e4)  # larger changes on the log scale are shown as a factor,
 
 
 def change_format(value: float, d: object) -> str:
-    "Format specification ('.2f') for a change: two significant digits of half its interval."
+    """Format specification ('.2f') for a change: two significant digits of half its interval.
+
+    More digits would be noise. At most 8 decimals are written, and below 1e-7 or from 1e12 on
+    an exponent."""
     scale, _ = shown_unit(d)
     size = shown_size(value, d)
     # Without a width, a tenth of the change takes the place of half the interval
@@ -475,6 +489,7 @@ class Difference(Shown):
     @property
     def improvement(self) -> float:
         "The difference with the sign of a gain: positive is better."
+        # 0.0 - x is 0.0 for a change of 0, where -x would be -0.0
         return 0.0 - self.delta if self.better == "lower" else self.delta
 
     @property
@@ -500,7 +515,11 @@ class Difference(Shown):
 
     @property
     def enough(self) -> bool:
-        "Whether a claim may rest on the interval: enough units, no dominating ones, no alarm."
+        """Whether a claim may rest on the interval: enough units, none dominates, no alarm.
+
+        Seeds are always few: claims about them rest on a test, for which two are enough. With
+        a fallback all units changed alike, so that none of them dominates the spread.
+        """
         if not self.judged or self.unmoved or self.interval.alarm:
             return False
         if self.units == "seeds":
@@ -561,22 +580,29 @@ def _finite(value: object) -> object:
 
 # %% ../../nbs/comparison/01_difference.ipynb #mov02
 def _in_unit(metric: Metric, fit: Jackknife, raw: Inference) -> tuple[Jackknife, Inference]:
-    """Map a fit and its inference to the metric's unit by its inverse function (Woodruff).
+    """Map a fit and its inference to the metric's unit by its inverse function.
 
-    Estimate and ends of intervals are mapped; the error is half the mapped range of one
-    standard error to either side."""
-    value, error, estimate = metric.inverse, fit.standard_error, fit.estimate
+    A quantile, for example, is fitted as the share of values at or below it, and `inverse`
+    turns a share into the value there. As `inverse` rises, it maps the ends of an interval of
+    shares to the ends of an interval of values (Woodruff 1952). The standard error becomes
+    half the mapped range of one standard error to either side."""
+    to_unit = metric.inverse
+    error = fit.standard_error
     mapped = replace(
         fit,
-        estimate=value(estimate),
-        standard_error=(value(estimate + error) - value(estimate - error)) / 2,
+        estimate=to_unit(fit.estimate),
+        standard_error=(to_unit(fit.estimate + error) - to_unit(fit.estimate - error)) / 2,
     )
 
     def at(level: float) -> Interval:
-        return raw.at(level).map(value)
+        return raw.at(level).map(to_unit)
 
     def p_of(null: float) -> float:
-        return 1.0 if null == mapped.estimate else raw.p_of(metric.forward(null))
+        # Many shares have one quantile, so `forward` need not give the fitted share back. But
+        # a value is compatible with itself, whatever the share.
+        if null == mapped.estimate:
+            return 1.0
+        return raw.p_of(metric.forward(null))
 
     return mapped, Inference(at, p_of if metric.forward else None)
 
@@ -614,12 +640,18 @@ def _by_test(
             alarm=fit.alarm,
         )
 
-    low, high = ends(1 - 2 * float(stdtr(fit.dof, -1)))  # one standard error to each side
+    # the level of an interval that reaches one standard error to each side
+    low, high = ends(1 - 2 * float(stdtr(fit.dof, -1)))
     return replace(fit, estimate=change, standard_error=(high - low) / 2), at
 
 # %% ../../nbs/comparison/01_difference.ipynb #c011
 def _of_fit(metric: Metric, fit: Jackknife, value: float) -> Inference:
-    "Interval and p-value of a fit; by Clopper and Pearson for a share of exactly 0."
+    """Interval and p-value of a fit; by Clopper and Pearson for a share of exactly 0.
+
+    Such a share has no spread, and so no standard error. But a true share s would give 0 in n
+    independent units with probability (1 - s)^n, which bounds s; n is the effective number of
+    units. Half of the error is spent at the upper end; the lower end is 0.
+    """
     if not (metric.share_of_weights and value == 0):
         return Inference(fit.interval, fit.p_value)
 
@@ -630,7 +662,7 @@ def _of_fit(metric: Metric, fit: Jackknife, value: float) -> Inference:
         )
 
     def p_of(share: float) -> float:
-        if share < 0 or share >= 1:
+        if share < 0 or share >= 1:  # no share, or one under which 0 cannot be seen
             return 0.0
         return min(1.0, 2 * math.exp(fit.units_eff * math.log1p(-share)))
 
@@ -897,14 +929,15 @@ def fit_pair(metric: Metric, pair: Pair, units: Units) -> Fitted:
     )
 
 
-def _inference_of_rows(
+def _inference_beside_fit(
     metric: Metric, pair: Pair, fitted: Fitted, units: Units, settings: Settings
 ) -> Inference | None:
-    """Interval and p-value by a method that needs rows; None if the fit alone gives them.
+    """Interval and p-value by another method than the jackknife's fit; None for the fit's own.
 
-    The first that applies: a share of exactly 0 has an exact bound, for which the fit is
-    enough (None); a bootstrap, if it was chosen; the logarithm, for a metric that is never
-    below 0; the metric's exact test, where each row is a unit; else the fit (None).
+    The first method that applies: a bootstrap, if it was chosen; the logarithm, for a metric
+    that is never below 0; the metric's exact test, where each row is a unit. A share of
+    exactly 0 gets none of them, since every replicate of it is 0 and 0 has no logarithm:
+    `conclude` then takes an exact bound, for which the fit is enough.
     """
     if metric.share_of_weights and fitted.candidate == 0:
         return None
@@ -966,7 +999,7 @@ def measure(
     metric = prepare_metric(metric, pair.baseline, pair.candidate)
     fitted = fit_pair(metric, pair, units)
     n = units.n_units
-    inference = _inference_of_rows(metric, pair, fitted, units, settings)
+    inference = _inference_beside_fit(metric, pair, fitted, units, settings)
     fit = replace(fitted.fit, n_units=n)
     if inference and metric.exact and settings.method == "jackknife":
         fit = replace(fit, nu=math.inf)  # an exact test needs no estimate of the spread

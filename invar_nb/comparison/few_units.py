@@ -114,14 +114,16 @@ class CountedAlike(NamedTuple):
 def counted_alike(d: Difference) -> CountedAlike:
     """The change with equal weights (@eq-verdict-alike), if one unit dominates the difference.
 
-    A unit dominates by a share of the weight over HEAVY or an influence over FAR."""
+    A unit dominates by a share of the weight over HEAVY or an influence over FAR. Only
+    documents and clusters are compared so, as windows and examples weigh about the same."""
     if d.influence is None or d.units not in ("documents", "clusters"):
         return CountedAlike(0.0, None)
     moves, weights = d.influence()
     largest = float(weights.max())
     has_equal_weights = np.ptp(weights) < 1e-12  # shares of 1, rounded
-    cannot_differ = d.n_units < 3 or not weights.all() or has_equal_weights
-    if cannot_differ or (largest <= HEAVY and farthest_unit(d).deviations <= FAR):
+    # a unit without weight has no change of its own that could count as much as the others
+    has_no_alternative = d.n_units < 3 or not weights.all() or has_equal_weights
+    if has_no_alternative or (largest <= HEAVY and farthest_unit(d).deviations <= FAR):
         return CountedAlike(largest, None)
     changes = moves / weights + d.delta
     return CountedAlike(largest, jackknife_ratio(changes, np.ones(changes.size)))
@@ -234,14 +236,17 @@ def over_what_decides(d: Difference, margin: float) -> Difference | None:
     """The difference in which a few units alone make a loss beyond the margin, or None.
 
     That is `d` itself, or the difference over its documents, if the ruined units are
-    documents."""
+    documents. Units decide in two ways: they dominate the spread, which then has few degrees
+    of freedom although the units are enough; or they are ruined (`ruined_units`)."""
     if not is_measured_loss(d, margin):
         return None
-    if d.units_eff >= FEWEST and d.nu < FEWEST_FREE:
+    dominates_spread = d.units_eff >= FEWEST and d.nu < FEWEST_FREE
+    if dominates_spread:
         return d
     units = ruined_units(d, margin)
     if len(units) == 1:
         return d
+    # Several ruined windows may be one ruined document, which says it in fewer words
     if d.by_document is not None:
         documents = d.by_document()
         if ruined_units(documents, margin):
@@ -250,7 +255,9 @@ def over_what_decides(d: Difference, margin: float) -> Difference | None:
 
 
 def is_measured_loss(d: Difference, margin: float) -> bool:
-    "Whether the estimate is worse by more than the margin, and its units have a spread."
+    """Whether the estimate is worse by more than the margin, and its units have a spread.
+
+    Seeds are left out: they are runs of one recipe, and no broken part of a text."""
     if not d.judged or d.units == "seeds" or d.fallback is not None:
         return False
     return 0 < margin < -d.improvement

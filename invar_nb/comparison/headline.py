@@ -246,7 +246,8 @@ def _few_units_sentences(rows: Iterable[Row], words: StudyWords) -> str:
 def _few_documents_text(rows: Sequence[Row]) -> str:
     """A clause about parts with too few documents for claims about others; '' if none.
 
-    ", on these 3 documents" if it is the same for all parts."""
+    ", on these 3 documents" if it is the same for all parts; of more than three parts their
+    number alone, as a headline has no room for a list."""
     if not rows:
         return ""
     text_of = {row.key.part: documents_text(row.value) for row in rows}

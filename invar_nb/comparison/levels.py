@@ -48,9 +48,15 @@ class LevelInterval(NamedTuple):
 
 
 def level_interval(metric: Metric, arm: Arm, level: float) -> LevelInterval:
-    "The interval of a metric for one arm: the metric's own if it has one, else a jackknife's."
+    """The interval of a metric for one arm: the metric's own if it has one, or a jackknife's.
+
+    There is none for metrics of a pair, for metrics that are never judged, for an arm of a
+    single unit, and for values without spread.
+    """
+    # Units are chosen for a pair; an arm paired with itself has the units of the arm
     units = choose_units(Pair(baseline=arm, candidate=arm))
-    # A metric's own interval takes examples as independent, which those of a cluster are not
+    # A metric's own interval takes examples as independent, which those of a cluster are not.
+    # Only one that is no ratio of sums knows the clusters itself.
     can_use_own = units.name != "clusters" or metric.totals is None
     if metric.arm_interval and can_use_own:
         interval = metric.arm_interval(arm, level)
@@ -76,7 +82,9 @@ def fit_level(metric: Metric, arm: Arm, units: Units) -> Jackknife:
 def interval_of_level(metric: Metric, fit: Jackknife, level: float) -> Interval:
     """The interval of a fit in the metric's unit.
 
-    For a share, or if an end would leave the metric's range, it is that of the log-odds."""
+    For a share, or if an end would leave the metric's range, it is that of the log-odds, whose
+    ends stay between 0 and the highest value. The ends are sorted, since the function into the
+    metric's unit may fall."""
     ends = fit.interval(level)
     is_share = metric.unit == "share"
     highest = 1.0 if is_share else metric.highest

@@ -345,7 +345,7 @@ def _single_level(bound: float | None, level: float) -> float:
     if bound is None:
         return level
     repeated = repeated_level(bound)
-    if repeated > 0.9998:  # rounded up to four digits it could become 1
+    if repeated > 0.9998:  # rounded up to four digits it could become 1, which is no level
         return repeated
     return math.ceil(1e4 * repeated) / 1e4
 

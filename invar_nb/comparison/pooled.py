@@ -48,7 +48,10 @@ def _nu_of_spread(d: Difference) -> float:
 
 
 def sampled_fit(pooled: Pooled) -> Jackknife:
-    "The pooled fit if the texts are a sample of texts: each text is one unit."
+    """The pooled fit if the texts are a sample of texts: each text is one unit.
+
+    What is said of windows within a text does not apply to texts: neither an alarm for slow
+    waves, nor few degrees of freedom `nu` because some windows dominate."""
     n = len(pooled.weights)
     return replace(pooled.fit, nu=math.inf, units_eff=float(n), alarm=None, n_units=n)
 

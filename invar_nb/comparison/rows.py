@@ -126,7 +126,9 @@ class Row(OfValue):
 
     @property
     def alone(self) -> str | None:
-        "The claim by its interval alone, if its family does not allow that claim; else None."
+        """The claim by its interval alone, if its family does not allow that claim; else None.
+
+        None also for a row that is in no family, which has no p-values."""
         if not self.p:
             return None
         by_interval = claim_alone(self.value, self.margin)
@@ -150,7 +152,10 @@ class Row(OfValue):
 
     @property
     def word(self) -> str:
-        "The word for the claim in tables and headlines, such as 'improved' or 'not worse'."
+        """The word for the claim in tables and headlines, such as 'improved' or 'not worse'.
+
+        Over seeds, a gain is claimed only if it reaches the margin. One that is significant
+        but smaller has a word of its own."""
         d = self.value
         if d.units == "seeds" and self.claim == "inconclusive" and tested_better(d):
             return "better below margin"
@@ -164,7 +169,7 @@ class Row(OfValue):
         d = self.value
         if not d.enough:
             return False
-        if d.metric.by_test:
+        if d.metric.by_test:  # no margin applies: only a gain shows that there is no loss
             return question == "not_worse" and self.claim == "improved"
         if d.units == "seeds" and d.n_units < FEWEST:  # the test decides, not the interval
             return question == "not_worse" and tested_better(d)

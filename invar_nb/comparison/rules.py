@@ -290,7 +290,11 @@ def _plain_value(value: object) -> object:
 
 # %% ../../nbs/comparison/06_rules.ipynb #4ba96178
 def _as_names(rule: str, value: object) -> tuple[str, ...] | None:
-    "A tuple of names from a list or a single name; raises UsageError for anything else."
+    """A tuple of names from a list or a single name; raises UsageError for anything else.
+
+    Only the rule `by`, the columns to slice by, may be None: it then means the usual columns,
+    where an empty list means none.
+    """
     if isinstance(value, str):
         return (value,)
     if value is None and rule == "by":
@@ -323,7 +327,9 @@ def _check_choice(rules: Rules, rule: str, words: Collection[str]) -> None:
 
 
 def _check_gate(gate: object) -> None:
-    "Raise UsageError unless the gate is None or a ratio of perplexities between 1 and 10."
+    """Raise UsageError unless the gate is None or a ratio of perplexities between 1 and 10.
+
+    A gate of 10 or more is most likely meant in per cent, in place of a ratio."""
     if gate is None:
         return
     if not is_margin(gate) or not 1 < gate < 10:

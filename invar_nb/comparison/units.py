@@ -259,7 +259,7 @@ SAMPLED = 10_000  # at most about so many rows are used to estimate a spread
 def middle_spread(values: np.ndarray) -> float:
     "The standard deviation of a normal distribution with the same quartiles."
     low, high = np.quantile(values, [0.25, 0.75])
-    return float(high - low) / 1.349
+    return float(high - low) / 1.349  # distance of a standard normal's quartiles
 
 
 def chance_of_near(a: np.ndarray, b: np.ndarray) -> float:  # losses of different rows

@@ -304,6 +304,10 @@ def _renames_label(values: Sequence[str | None], label: Sequence) -> bool:
     return len(pairs) == len(set(values)) == len(set(label))
 
 
+# In fewer rows, a column may match the labels one to one by chance.
+_FEWEST_TO_RENAME = 10
+
+
 def _reasons_against(
     name: str, values: Sequence[str | None], label: Sequence
 ) -> Iterator[str]:
@@ -319,7 +323,7 @@ def _reasons_against(
         yield f"has {n_values} different values"
     if n_values == len(values):
         yield "has another value for every example"
-    if _renames_label(values, label) and len(values) >= 10:
+    if _renames_label(values, label) and len(values) >= _FEWEST_TO_RENAME:
         yield "says the label in other words"
 
 
@@ -647,21 +651,28 @@ def _check_labels(labels: Sequence[str], by_label: Mapping, where: str) -> None:
     )
 
 
+def _require_prediction(columns: Mapping, where: str) -> None:
+    "Refuse a table without the column `prediction`; the message suggests which was meant."
+    column_named("prediction", columns, where, ELSEWHERE["prediction"])
+
+
 def _read_classes(rows: _Rows, columns: Mapping, labels: tuple[str, ...] | None) -> _Classes:
     """The classes of an arm and their probabilities.
 
-    The labels are those that the caller gave, or else those of the probabilities.
+    The labels are those that the caller gave, or else those of the probabilities. Without
+    probabilities, the predicted labels must be given in a column of their own.
     """
     by_label = _probabilities(rows, columns, labels)
     if by_label is None:
-        column_named("prediction", columns, rows.where, ELSEWHERE["prediction"])
+        _require_prediction(columns, rows.where)
         return _Classes(labels, "given", None)
     labels_from = "given"
     if labels is not None:
         _check_labels(labels, by_label, rows.where)
     else:
         labels = tuple(by_label)
-        labels_from = "probabilities" if by_label else "given"
+        if by_label:  # cells {} name no label, so that no label is from the probabilities
+            labels_from = "probabilities"
     ordered = [by_label[label] for label in labels]
     return _Classes(labels, labels_from, [list(row) for row in zip(*ordered, strict=True)])
 

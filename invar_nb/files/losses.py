@@ -655,8 +655,9 @@ def losses_bytes(losses: WindowLosses, suffix: str = ".jsonl") -> bytes:
 
 # %% ../../nbs/files/01_losses.ipynb #8cbcac88
 MOST_BYTES = 2**31  # of a file that is read into memory
-_LONGEST = 2**20  # bytes of a line
-_MOST = 2**28  # bytes of a batch
+_LONGEST = 2**20  # bytes of a line; a window takes a few hundred
+_MOST = 2**28  # bytes of a batch of lines, which is in memory at once
+_LINES_A_CHECK = 1024  # lines that are read before their size is checked
 # faster than strict JSON; a repeated key and the like may pass
 _QUICK = msgspec.json.Decoder(dict[str, str | int | float])
 
@@ -687,12 +688,14 @@ def _refuse_line(lines: list[bytes], first: int, where: str) -> NoReturn:
 def _read_lines(file: BinaryIO, n: int, first: int, where: str) -> list[bytes]:
     """Read the next n lines, or fewer at the end; a line too long or cut off is refused.
 
-    `first` is the number of the first of these lines.
+    `first` is the number of the first of these lines, for messages. Sizes are checked every
+    _LINES_A_CHECK lines, so that a hostile file is refused before it fills the memory.
     """
     lines = []
     size = 0
-    feed = iter(partial(file.readline, _LONGEST), b"")
-    while part := [*islice(feed, min(n - len(lines), 1024))]:
+    # `readline` gives at most _LONGEST bytes, so a longer line comes without its line break
+    next_lines = iter(lambda: file.readline(_LONGEST), b"")  # b"" is the end of the file
+    while part := [*islice(next_lines, min(n - len(lines), _LINES_A_CHECK))]:
         size += sum(map(len, part))
         lines += part
         check_size(size, _MOST, f"{where}:{first + len(lines) - 1}", "Read fewer rows at once")

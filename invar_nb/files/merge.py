@@ -380,8 +380,9 @@ def find_part(
     for name in _part_names_of(target, shard):
         reason = _reason_foreign(target, name, facts)
         if reason is None:
-            if target.files is None:
-                clear_staging(target.root / name)  # what a killed writer left
+            is_on_this_machine = target.files is None
+            if is_on_this_machine:  # a file beside it may be left by a writer that was killed
+                clear_staging(target.root / name)
             return name
         if not force:
             refuse(

@@ -955,6 +955,19 @@ RIGHT = ("true", "pass", "passed", "success")  # what tools write of an answer t
 WRONG = ("false", "fail", "failed", "timeout")
 
 
+def _plain_numbers(cells: Sequence) -> np.ndarray | None:
+    """Cells that are all float or int as float64; None for others.
+
+    None also where an int is too large for float64, so that it is refused with its row.
+    """
+    if not {*map(type, cells)} <= {float, int}:
+        return None
+    try:
+        return np.array(cells, float)
+    except OverflowError:
+        return None
+
+
 def _flags(cells: Sequence) -> np.ndarray | None:
     """1 for each cell that says right, 0 for each that says wrong; None if one says neither.
 
@@ -1068,27 +1081,30 @@ class Table:
     def numbers(self, name: str, flags: bool = False) -> np.ndarray:  # shape (n,), float64
         """A column as finite numbers; with `flags`, 'pass', 'fail' and the like are 1 and 0.
 
-        The whole column is converted at once where that is safe, else cell by cell, so that a
-        refusal can name the row.
+        The whole column is converted at once where that is safe: an Arrow column of numbers,
+        words for right and wrong, or cells that are all numbers. Other columns are converted
+        cell by cell, so that a refusal can name the row.
         """
         values = _arrow_numbers(self.held[name])
         if values is not None:
             self._check_finite(name, values)
             return values
         cells = self.column(name, missing=(None, ""))
-        marks = _flags(cells) if flags else None
-        if marks is not None:
-            return marks
-        if {*map(type, cells)} <= {float, int}:
-            with contextlib.suppress(OverflowError):
-                return np.array(cells, float)
-        return np.array(
-            [
-                as_number(cell, place=self.place(i), name=name, where=self.where)
-                for i, cell in enumerate(cells)
-            ],
-            float,
-        )
+        if flags:
+            values = _flags(cells)
+        if values is None:
+            values = _plain_numbers(cells)
+        if values is None:
+            values = self._number_of_each(name, cells)
+        return values
+
+    def _number_of_each(self, name: str, cells: Sequence) -> np.ndarray:  # shape (n,)
+        "The cells of a column as finite numbers; the first that is none is refused."
+        numbers = [
+            as_number(cell, place=self.place(i), name=name, where=self.where)
+            for i, cell in enumerate(cells)
+        ]
+        return np.array(numbers, float)
 
 # %% ../../nbs/files/00_tables.ipynb #rowsarm0
 def _take(cells: Any, rows: np.ndarray) -> Any:

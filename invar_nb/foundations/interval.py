@@ -47,13 +47,18 @@ def reach_of(
 ) -> float:
     """Distance from 0 to each end of the axis; infinite where every bar is drawn whole.
 
-    A bar of more than 4 times the typical size would squeeze the others to dots, so it is
-    cut off: the axis ends at the largest of the other bars. Typical is twice the larger end
-    of the margin; without a margin, the size of the median bar."""
+    One bar far larger than the others would squeeze them to dots. So bars of more than 4 times
+    the typical size are cut off, which leaves a typical bar a quarter of the axis at least.
+    The axis then ends at the largest of the other bars, or at the typical size if that is
+    larger. Typical is twice the larger end of the margin, so that a margin takes at most half
+    of the axis; without a margin, it is the size of the median bar. Where all bars or none
+    would be cut, they do not differ that much, and all are drawn whole."""
     sizes = sorted(Bar(*bar).size for bar in bars)
-    typical = 2 * max(map(abs, margin)) if margin else sizes[len(sizes) // 2]
+    typical = sizes[len(sizes) // 2]
+    if margin:
+        typical = 2 * max(map(abs, margin))
     uncut_sizes = [size for size in sizes if size <= 4 * typical]
-    if not uncut_sizes or len(uncut_sizes) == len(sizes):  # all or none would be cut
+    if not uncut_sizes or len(uncut_sizes) == len(sizes):
         return math.inf
     return max(typical, *uncut_sizes)
 

@@ -238,7 +238,9 @@ def refuse_misaligned(where: str, columns: Mapping[str, object]) -> None:  # as 
     Rows are matched by position, so columns that are sorted differently would be paired
     wrongly. Columns of unequal length are left to the check of lengths."""
     indices = _pandas_indices(columns)
-    first, *others = indices or ("",)
+    if not indices:
+        return
+    first, *others = indices
     for name in others:
         a = indices[first]
         b = indices[name]

@@ -315,10 +315,13 @@ def _binned_errors(
     return p - arm.correct, bin_of(p, edges)
 
 
-def _without(
+def _squared_error_of_arm(
     edges: np.ndarray | None, arm: Predictions, codes: np.ndarray, n_units: int
 ) -> tuple[float, np.ndarray]:
-    "`leave_one_out` of the metric: (T, T without each unit)."
+    """The squared calibration error T of an arm, and T without each unit.
+
+    The jackknife needs both; they are the metric's `leave_one_out`. `edges` are those of bins
+    that both arms share, or None for the arm's own bins."""
     return squared_error_without(*_binned_errors(edges, arm), codes, n_units, _BINS)
 
 
@@ -373,7 +376,7 @@ def _prepare(*arms: Predictions) -> Metric:
     edges = mass_edges(_BINS, *map(_confidence, arms))
     return replace(
         calibration_metric,
-        leave_one_out=partial(_without, edges),
+        leave_one_out=partial(_squared_error_of_arm, edges),
         arm_interval=partial(_arm_interval, edges),
         change_ends=partial(_change, edges),
     )
@@ -386,7 +389,7 @@ calibration_metric = Metric(
     kind="answers",
     better="lower",
     prepare=_prepare,
-    leave_one_out=partial(_without, None),
+    leave_one_out=partial(_squared_error_of_arm, None),
     missing=_missing,
     arm_interval=partial(_arm_interval, None),
     detail=_detail,

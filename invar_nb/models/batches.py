@@ -255,7 +255,12 @@ def plan_scoring(
     *,
     batch_tokens: int | None = None,  # of a forward pass, padding included; by the device
 ) -> Scorer:
-    "Check ids, windows and model, and decide which windows share a batch; ContractError."
+    """Check the text, the windows and the model, and decide which windows share a batch.
+
+    The checks run before anything is scored: token ids must be in the model's vocabulary,
+    windows inside their documents and within the length that the model was built for. Raises
+    ContractError for what is not so. How windows are batched depends on the model, since
+    padding or neighbours in a batch may move its losses (`_choose_batching`)."""
     windows = tuple(windows)
     documents = as_documents(token_ids)
     if batch_tokens is not None:
@@ -273,7 +278,8 @@ def plan_scoring(
     batching, passes = in_memory(
         lambda: _choose_batching(engine, documents, list(windows), budget), windows
     )
-    # If the model's limit is a multiple of EVEN, no row is rounded up beyond it
+    # Rows may be rounded up where padding is harmless, and where none is rounded up beyond
+    # the model's limit: it has none, or it is a multiple of EVEN itself
     can_round_up = batching == "padded" and (limit or 0) % EVEN == 0
     facts = {"head": engine.path, "batching": batching, "batch_tokens": tokens}
     return Scorer(

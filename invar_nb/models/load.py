@@ -270,11 +270,16 @@ AS_GPT2 = frozenset(
 )
 
 
-def split_digits_apart(words: object) -> None:
-    "Change a byte-level tokenizer: each digit becomes a word, the rest is split as by GPT-2."
+def split_digits_apart(tokenizer: object) -> None:
+    """Let a byte-level tokenizer of transformers split each digit apart, the rest as by GPT-2.
+
+    A GGUF names only the rule by which a text is split into words, and transformers splits as
+    GPT-2 did for rules that it does not know. For the rules in DIGITS_APART (SmolLM, StarCoder
+    and others) that is wrong: their vocabularies were learned with every digit apart. The
+    tokenizer is changed in place."""
     from tokenizers import pre_tokenizers
 
-    words.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Digits(individual_digits=True),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
@@ -770,8 +775,11 @@ def _code_files(config: object) -> Mapping:
     return getattr(config, "auto_map", None) or {}
 
 
-def _not_causal(config: object) -> str:
-    "What a model is if not causal, for a message such as 'model type 'bert''; '' if causal."
+def _reason_not_causal(config: object) -> str:
+    """What a model is instead of a causal one, for a message; '' where it is causal.
+
+    "t5, an encoder with a decoder", "BertForMaskedLM" or "model type 'bert'". A type that
+    transformers does not know is causal if the model's own code says so."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
     kind = config.model_type
@@ -846,12 +854,12 @@ def check_config(config: object, checkpoint: Checkpoint) -> None:
     It must describe a causal model, take nothing from outside its folder, and ask for at most
     twice the weights that the files hold: the rest would be random numbers, and could fill
     the memory."""
-    not_causal = _not_causal(config)
-    if not_causal:
+    reason = _reason_not_causal(config)
+    if reason:
         refuse(
             "load_model",
             "the model must be causal",
-            not_causal,
+            reason,
             "Use a language model that sees only earlier tokens",
             code="not_causal",
         )
@@ -1167,15 +1175,50 @@ def _extra_layer(model: object, name: str) -> int | None:
     return None
 
 # %% ../../nbs/models/02_load.ipynb #c050
+def _torch_type(dtype: str) -> object:
+    "The type of torch for one of DTYPES; float32 for 'auto'."
+    torch, _ = import_torch("load_model")
+    return getattr(torch, dtype.replace("auto", "float32"))
+
+
+def _type_to_load(config: object, dtype: str, device: object) -> object:
+    """The type in which a folder's weights are loaded; "auto" keeps the type of its files.
+
+    Quantised weights always keep theirs, since they are no plain numbers. Others keep it on an
+    accelerator unless a type was chosen; a CPU computes in float32, which it does best."""
+    is_quantized = getattr(config, "quantization_config", None) is not None
+    if is_quantized or (dtype == "auto" and device.type != "cpu"):
+        return "auto"
+    return _torch_type(dtype)
+
+
+def _load_gguf(
+    checkpoint: Checkpoint,
+    dtype: str,
+    options: Mapping,  # of `from_pretrained`, the config among them
+) -> tuple[object, Mapping]:
+    """Load a GGUF: (model, what transformers noted about its tensors).
+
+    The tensors are read before the model is built. To name them as the model does, an empty
+    model is built first, on torch's device "meta", where weights take no memory."""
+    torch, transformers = import_torch("load_model")
+    config = copy.deepcopy(options["config"])  # building a model may change it
+    with torch.device("meta"):
+        empty_model = transformers.AutoModelForCausalLM.from_config(config)
+    torch_type = _torch_type(dtype)
+    tensors = gguf_weights(checkpoint, empty_model, torch_type)
+    return type(empty_model).from_pretrained(
+        None, state_dict=tensors, dtype=torch_type, **options
+    )
+
+
 def _load_weights(
     checkpoint: Checkpoint, config: object, dtype: str, device: object, trusts_code: bool
 ) -> tuple[object, Mapping]:
-    """(model, loading info of transformers): load the weights of a checkpoint.
+    """Load the weights of a checkpoint: (model, what transformers noted about its tensors).
 
     Raises ContractError if tensors are missing, of another shape, or of more layers than the
     model has: transformers would only warn, and fill in random numbers."""
-    torch, _ = import_torch("load_model")
-    torch_type = getattr(torch, dtype.replace("auto", "float32"))
     options = {
         "config": config,
         "output_loading_info": True,
@@ -1183,18 +1226,11 @@ def _load_weights(
     }
     with loading(checkpoint.name, "weights") as transformers:
         if checkpoint.kind == "gguf":
-            with torch.device("meta"):
-                empty = transformers.AutoModelForCausalLM.from_config(copy.deepcopy(config))
-            tensors = gguf_weights(checkpoint, empty, torch_type)
-            model, notes = type(empty).from_pretrained(
-                None, state_dict=tensors, dtype=torch_type, **options
-            )
+            model, notes = _load_gguf(checkpoint, dtype, options)
         else:
-            is_quantized = getattr(config, "quantization_config", None) is not None
-            keeps_type = is_quantized or (dtype == "auto" and device.type != "cpu")
             model, notes = transformers.AutoModelForCausalLM.from_pretrained(
                 checkpoint.folder,
-                dtype="auto" if keeps_type else torch_type,
+                dtype=_type_to_load(config, dtype, device),
                 use_safetensors=checkpoint.kind == "safetensors",
                 trust_remote_code=trusts_code,
                 local_files_only=True,

@@ -124,7 +124,7 @@ class Documents:
         try:
             is_text = utf8_size(text) > 0
         except (AttributeError, TypeError, UnicodeEncodeError):
-            is_text = False
+            is_text = False  # no string, or one with half a character
         if not is_text:
             culprit = f"{text!r:.40} {self.places_text([i])}"
             self._refuse_text(culprit, "Decode it with the right encoding")
@@ -553,17 +553,21 @@ def _shared_starts(
     A tokenizer may split 東 into three tokens, one for each byte, that all begin at the same
     character. The bytes up to the next character with a token are divided among them: of b
     bytes and k tokens, token j begins at b j // k. Three tokens on 4 bytes begin at bytes 0, 1
-    and 2, and own 1, 1 and 2 bytes. A token that spells nothing gets no byte beside others."""
-    places, first_of_place, place_of_token = np.unique(
+    and 2, and own 1, 1 and 2 bytes. A token that spells nothing, such as an end of the text,
+    is not counted, and so gets no byte beside others."""
+    # of each character at which tokens begin
+    characters, first_token, character_of_token = np.unique(
         starts, return_index=True, return_inverse=True
     )
-    bytes_of_place = np.diff(np.append(places, n_bytes))
-    sharers = np.bincount(place_of_token, weights=has_characters).astype(np.int64)
+    n_bytes_to_next = np.diff(np.append(characters, n_bytes))
+    n_tokens = np.bincount(character_of_token, weights=has_characters).astype(np.int64)
+    n_tokens = np.maximum(n_tokens, 1)  # no token spells anything: j is 0, whatever it is over
+    # of each token: j, b and k
     n_before = np.cumsum(has_characters) - has_characters  # in the whole text
-    # number of earlier tokens that share this token's character
-    rank = n_before - n_before[first_of_place][place_of_token]
-    bytes_shared = bytes_of_place[place_of_token]
-    return starts + rank * bytes_shared // np.maximum(sharers, 1)[place_of_token]
+    j = n_before - n_before[first_token][character_of_token]  # of these, at its character
+    b = n_bytes_to_next[character_of_token]
+    k = n_tokens[character_of_token]
+    return starts + j * b // k
 
 
 def _byte_offsets(text: str) -> np.ndarray:

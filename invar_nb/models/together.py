@@ -487,21 +487,22 @@ def _cache_keys(plan: TextPlan, facts: Sequence[Mapping]) -> list[dict]:
 def _find_known_pair(
     plan: TextPlan, cache: LossCache | None, keys: Sequence[Mapping]
 ) -> list[KnownWindows]:
-    """Known losses of baseline and candidate from the cache.
+    """Known losses of baseline and candidate from the cache, in this order.
 
-    Only results that were scored side by side are used, matched by the digest of the
-    baseline's losses, so that each window has both models from one scoring."""
+    The cache holds the losses of each model apart. A candidate that was scored beside a
+    baseline records the digest of that baseline's losses as "against"; the baseline records it
+    as "digest". Only results that match so are used: the divergence of a window compares both
+    models in one scoring."""
     baselines, candidates = (find_known(plan, cache, key) for key in keys)
-    by_digest = {arm.provenance.get("digest"): arm for arm in baselines}
-    pairs = [
-        (by_digest[arm.provenance["against"]], arm)
-        for arm in candidates
-        if arm.provenance.get("against") in by_digest
-    ]
-    sides = [
-        join_known(plan, [baseline for baseline, _ in pairs]),
-        join_known(plan, [candidate for _, candidate in pairs]),
-    ]
+    baseline_of = {arm.provenance.get("digest"): arm for arm in baselines}
+    matched_baselines = []
+    matched_candidates = []
+    for candidate in candidates:
+        digest_of_baseline = candidate.provenance.get("against")
+        if digest_of_baseline in baseline_of:
+            matched_baselines.append(baseline_of[digest_of_baseline])
+            matched_candidates.append(candidate)
+    sides = [join_known(plan, arms) for arms in (matched_baselines, matched_candidates)]
     return [
         dataclasses.replace(side, columns=_needed_columns(plan, side.columns))
         for side in sides

@@ -84,7 +84,7 @@ def _choose_score(form: Form, names: Sequence[str], where: str) -> str:
 
 
 def _refuse_choice(names: Sequence[str], where: str) -> NoReturn:
-    "Refuse to guess which of several scores is meant; UsageError."
+    "Refuse to guess which of several scores is meant; raises UsageError."
     cure = "Say score='NAME'" if names else "Is this a file of results?"
     got = listed(names) or "none in the first row"
     refuse(where, "one score must be chosen", got, cure, error=UsageError)

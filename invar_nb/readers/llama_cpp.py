@@ -347,7 +347,7 @@ def _check_same(a: _Logits, b: _Logits, where: str) -> None:
 
 
 def _refuse_mismatch(where: str, must: str, one: int, other: int) -> None:
-    "Refuse two files because a value of one is not that of the other; PairingError."
+    "Raise PairingError for two files because a value of one is not that of the other."
     refuse(
         where,
         must,

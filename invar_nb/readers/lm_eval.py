@@ -402,7 +402,7 @@ def fields_of(
 
 
 def check_fields(names: Iterable[str | None], seen: Iterable[str], where: str) -> None:
-    "Refuse a chosen field that no document has; UsageError."
+    "Raise UsageError for a chosen field that no document has."
     for name in names:
         if name is not None:
             as_choice(name, seen, where=where, name="a field", error=UsageError)
@@ -902,7 +902,7 @@ def _check_names(
 
 
 def _check_request(request: _Request, tasks: Mapping[str, _Task]) -> None:
-    "Refuse scores and filters that the tasks do not have; UsageError."
+    "Raise UsageError for scores and filters that the tasks do not have."
     metrics, filters = {}, {}
     for name, task in tasks.items():
         metrics[name] = [number.metric for number in task.info.numbers]

@@ -854,7 +854,7 @@ def _directions(
 
 
 def _refuse_unknown_direction(unknown: list[str], are_several: bool, where: str) -> None:
-    "Refuse scores of which it is not known whether higher is better; UsageError."
+    "Raise UsageError for scores of which it is not known whether higher is better."
     cure = "Say better='higher' or better='lower'"
     if are_several:
         options = [f"better='{name}=lower'" for name in unknown]
@@ -959,7 +959,7 @@ def _estimate_tries(plain: PlainColumns, tries: Sequence[str]) -> Scores:
 
 # %% ../../nbs/readers/06_named_columns.ipynb #c0bbc629
 def _refuse_unused(option: str, measure: str, where: str, cure: str = "Leave it out") -> None:
-    "Refuse an option that has no effect with this measure; UsageError."
+    "Raise UsageError for an option that has no effect with this measure."
     other = "losses" if measure == "scores" else "scores"
     refuse(where, f"{option} is about {other}", measure, cure, error=UsageError)
 

@@ -422,7 +422,7 @@ def _refuse_named(path: Path, reader: Reader) -> NoReturn:
 
 
 def _refuse_ambiguous(path: Path) -> NoReturn:
-    "Refuse a file that may be a table or runs; UsageError."
+    "Raise UsageError for a file that may be a table or runs."
     refuse(
         "find_source",
         "a file must be of one kind",

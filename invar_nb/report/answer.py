@@ -153,8 +153,8 @@ def text_columns(table: Table) -> list[TextColumn]:
     ]
 
 # %% ../../nbs/report/11_answer.ipynb #ans15c
-LEAST_NAME = 12  # characters, however narrow the terminal
-LEAST_NOTE = 24
+LEAST_NAME = 12  # characters of the column of names, however narrow the terminal
+LEAST_NOTE = 24  # characters of the column of notes, which are sentences
 
 
 def room_for_names(columns: Sequence[TextColumn], width: int) -> int:

@@ -282,7 +282,7 @@ def pairing_sentence(
     times: float,  # the variance without pairing, over that with it
 ) -> str | None:
     "How much pairing gained, or that it did harm beyond chance; None where neither holds."
-    if times >= 2:
+    if times >= 2:  # a smaller gain gets no sentence
         half = d.interval.width / 2 * math.sqrt(times)  # of an unpaired interval
         if half >= 5:  # on the log scale 15,000 %: no size that says anything
             return None

@@ -46,7 +46,7 @@ def good_names(document: Document, names: list[str]) -> list[str]:
 
 
 def refuse_without_metric(document: Document) -> None:
-    "Refuse a report that has no metric, and say which report to use; UsageError."
+    "Raise UsageError for a report that has no metric, and say which report to use."
     cure = "Choose another report"
     if document.parts[0].kind == "weights":
         cure = (
@@ -239,7 +239,7 @@ def check_installed(
     *,
     results: bool,  # whether entries of .eval_results are written, which take a newer version
 ) -> None:
-    "Refuse if the packages that write a card are missing or too old; ContractError."
+    "Refuse if the packages that write a card are missing or too old; raises ContractError."
     try:
         import huggingface_hub
         import yaml  # noqa: F401 (whether it is there)

@@ -55,7 +55,9 @@ def tier_coverage(
     counts: Mapping[str, int],  # half, preview or final -> its windows
     rules: Rules,
 ) -> Fields:
-    "Whether there are as many windows in each half and as many replicates as the tier asks."
+    """Whether there are as many windows in each half and as many replicates as the tier asks.
+
+    Replicates that are None are infinitely many, by the closed form: enough for any tier."""
     tier = as_tier(rules.tier)
     used = {**counts, "replicates": rules.replicates}
     coverage = {}

@@ -72,7 +72,10 @@ def show(value: object) -> str:
 
 
 def _show_number(value: float) -> str:
-    "Integers and large numbers grouped, others to four digits."
+    """Integers and large numbers with grouped digits, others to four significant digits.
+
+    A float of 1e15 or more has no further digits to group, so it is written with an exponent.
+    """
     if isinstance(value, int):
         return f"{value:,}"
     if 1e4 <= abs(value) < 1e15:

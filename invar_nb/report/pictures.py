@@ -212,7 +212,7 @@ def panel_forest(rows: Sequence[RowSection], gate: GateSection | None) -> Forest
         if len(titles) > 1:
             label = title_of_row(row)
         bars.append(bar_of(row, label or value.title))
-    limit = None
+    limit = None  # a gate is a limit for the perplexity, so other panels have none
     if gate is not None and value.scale == "log":
         limit = 100 * (gate.limit - 1)  # a ratio, on an axis of per cent
     forest = bars_forest(value, rows[0].margin, bars, limit)
@@ -267,7 +267,11 @@ SCORED_TWICE = KeySection(candidate="scored twice", part="", metric="", slice=No
 
 
 def add_controls(document: Document, panels: Sequence[list[RowSection]]) -> None:
-    "Add the bar of a baseline that was scored twice to each panel with rows of its metric."
+    """Append the bar of a baseline that was scored twice to panels with rows of its metric.
+
+    The panels are changed in place. Slices of a control are not shown: the noise of the whole
+    is what a change is compared with.
+    """
     for control in document.of_role("control"):
         if control.key.slice:
             continue

@@ -195,7 +195,7 @@ def _check_pilot(
     d: Difference,  # whose units must show a spread
     fewest: int,  # effective units
 ) -> None:
-    "Refuse a pilot of too few units, or one whose units all changed equally; ContractError."
+    "Raise ContractError for a pilot of too few units, or one whose units all changed equally."
     if counted_over.units_eff < fewest - 1e-9:  # of equal weights the sum is rounded
         refuse(
             "plan_comparison",
@@ -236,7 +236,11 @@ class GateForms:
         return ">=" if self.higher else "<="
 
     def read(self, rule: str, metric: Metric) -> tuple[str, float] | None:
-        "The name and value of a rule, ('drop', 0.02) of drop<=2%; None for another form."
+        """The name and value of a rule: 'drop<=2%' -> ('drop', 0.02); None for another form.
+
+        A value of 0 is no rule either: ratio>=0 would never be red, and drop<=0 at every loss,
+        so in half of the builds in which nothing changed.
+        """
         match = FORM.fullmatch(rule)
         if match is None:
             return None
@@ -252,7 +256,10 @@ class GateForms:
         return name, value
 
     def _standard_name(self, name: str, metric: Metric) -> str:
-        "The name of a rule; other names of the metric itself become `metric_name`."
+        """The name of a rule; other names of the metric itself become `metric_name`.
+
+        A rule may call any share, such as an exact match, "accuracy", as teams do.
+        """
         if name == metric.name:
             return self.metric_name
         if self.is_share and name == "accuracy":
@@ -260,11 +267,15 @@ class GateForms:
         return name
 
     def _takes_per_cent(self, name: str) -> bool:
-        "Whether a value in per cent has one meaning, as it has not in the unit of a metric."
+        """Whether the value of a rule may be written in per cent.
+
+        A ratio may. A value or a drop of the metric itself may only if the metric is a share:
+        of a BLEU of 28, 2 % could be a share of it or 2 of its 100 points.
+        """
         return self.is_share or name not in ("drop", self.metric_name)
 
     def _must_be_below_one(self, name: str) -> bool:
-        "Whether the value of a rule must be below 1."
+        "Whether the value of a rule must be below 1: a relative tolerance, a drop of a share."
         return name == "rtol" or (name == "drop" and self.is_share)
 
     def loss_at(
@@ -331,7 +342,7 @@ def gate_limit(
     metric: Metric,
     level: float | None,  # of the baseline, as measured; None: unknown
 ) -> float:
-    "The loss beyond which a rule is red, in the unit of a change; UsageError."
+    "The loss beyond which a rule is red, in the unit of a change; raises UsageError."
     if metric.kind == "runs" or metric.positive:
         refuse(
             "plan_comparison",

@@ -9,7 +9,7 @@ __all__ = ['Cell', 'WIDEST', 'ANSWER_COLUMNS', 'BESIDE', 'MOST_OTHERS', 'OTHER_S
            'named_lines', 'level_line', 'slice_lines', 'levels_lines', 'beside_cells', 'lead_lines', 'titled',
            'ranked_lines', 'compares_one_pair', 'is_beside', 'other_rows', 'is_asked_for', 'label_in_answer',
            'deciding_lines', 'other_lines', 'answer_lines', 'answer_rows', 'levels_text', 'change_head', 'with_units',
-           'claim_rank', 'answer_table', 'matrix_cell', 'candidates_by_size', 'matrix_columns', 'matrix_ranks',
+           'rank_of_line', 'answer_table', 'matrix_cell', 'candidates_by_size', 'matrix_columns', 'matrix_ranks',
            'matrix', 'compact_table', 'changes_table', 'noise_table', 'Group', 'row_groups', 'best_text',
            'ranking_columns', 'ranking_table', 'level_cell', 'part_levels_table', 'slice_levels_table',
            'arms_levels_table', 'level_tables', 'rests_facts', 'blind_spot_sentence', 'fallback_text', 'rests_rows',
@@ -195,7 +195,11 @@ class MetricColumn(Column):
 
 
 def _difference_over_seeds(row: RowSection) -> str:
-    "The difference in the metric's own unit; '' unless units are seeds, whose change is in %."
+    """The difference of the two means in the metric's own unit, for a comparison over seeds.
+
+    There the column of changes shows the change as a share of the baseline's mean, in per
+    cent. Other comparisons get '', since their changes are in the metric's unit already.
+    """
     if row.value.units == "seeds":
         return shown_difference(row.value)
     return ""
@@ -385,7 +389,12 @@ def ranked_lines(
     ranking: RankingSection,
     lines: Mapping[tuple[str, str], AnswerLine],  # of `lead_lines`
 ) -> Iterator[AnswerLine]:
-    "The lines of one part's candidates in their order, below a line for the baseline."
+    """The lines of one part's candidates in their order, below a line for the baseline.
+
+    All candidates of a part are compared with one baseline, whose value would stand in the
+    column `before` of each line. It gets a line of its own instead, in the column `after`, so
+    that the values of all models stand below each other.
+    """
     leads = leads_of(document, ranking)
     indent = ""
     if len(document.rankings) > 1:
@@ -397,11 +406,12 @@ def ranked_lines(
             return ""
         return size_cell(ranking.sizes.get(name), ranking.size_unit)
 
-    level = lines[next(iter(leads)), ranking.part].cells["before"]
-    if level:
+    any_candidate = next(iter(leads))
+    level = lines[any_candidate, ranking.part].cells["before"]
+    if level:  # a metric of the pair, such as a divergence, has no value of the baseline
         cells = {"after": level, "size": size_of(BASELINE)}
         yield AnswerLine(name=f"{indent}{BASELINE}", cells=cells)
-    for name in leads:  # the level before is that of the baseline's line
+    for name in leads:
         line = lines[name, ranking.part].with_cells(before="", size=size_of(name))
         yield replace(line, name=f"{indent}{name}")
 
@@ -542,10 +552,12 @@ def _without_unit(line: AnswerLine) -> AnswerLine:
     return line.with_cells(change=replace(line.change, unit=""))
 
 
-def claim_rank(row: RowSection | None) -> int:
-    """How early a line must be shown, the smallest number first: by the claim of its row.
+def rank_of_line(row: RowSection | None) -> int:
+    """How urgently a cut table must keep the line of a row: the smallest number is kept first.
 
-    -1 for a line that shows no change, such as a title.
+    It is the place of the row's claim in WORST_FIRST. A line without a row, such as a title,
+    gets -1 and is kept. A metric that is never judged gets the last place, since no claim
+    rests on it.
     """
     if row is None:
         return -1
@@ -555,10 +567,13 @@ def claim_rank(row: RowSection | None) -> int:
 
 
 def _rank_of_claim(claim: str | None) -> int:
-    "The place of a claim in WORST_FIRST; without a claim 1, right behind a regression."
+    """The place of a claim in WORST_FIRST.
+
+    A judged row without a claim is as open as an inconclusive one, and gets its place.
+    """
     if claim in WORST_FIRST:
         return WORST_FIRST.index(claim)
-    return 1
+    return WORST_FIRST.index("inconclusive")
 
 
 def answer_table(document: Document) -> Table:
@@ -572,7 +587,7 @@ def answer_table(document: Document) -> Table:
     for line in with_units(lines):
         cells_by_name = {"name": line.name, **line.cells}
         cells = [cells_by_name.get(name, "") for name in columns]
-        rows.append(Line(cells=cells, is_title=line.is_title, rank=claim_rank(line.row)))
+        rows.append(Line(cells=cells, is_title=line.is_title, rank=rank_of_line(line.row)))
     return Table(columns=[*columns.values()], lines=rows).dense(nothing=("",))
 
 # %% ../../nbs/report/09_tables.ipynb #ans31

@@ -211,7 +211,8 @@ def _without_metrics(
 def check_metrics(document: Document, without: Collection[str]) -> None:
     """Refuse a metric that is not installed, unless it is skipped and does not lead.
 
-    A name in `without` that the report does not have is refused too.
+    A name in `without` that the report does not have is refused too. In a report of runs, the
+    metrics are columns of the user's table, which nobody installs.
     """
     names = metric_names(document)
     skipped = {*without}
@@ -234,7 +235,7 @@ def check_metrics(document: Document, without: Collection[str]) -> None:
             error=UsageError,
         )
     unknown = sorted(name for name in names - skipped if name not in METRICS)
-    if unknown and not document.has_runs:  # whose metrics are columns of their own
+    if unknown and not document.has_runs:
         refuse(
             "verify",
             "every metric must be installed here",

@@ -103,9 +103,11 @@ class Heading:
 
 
 def heading_of(document: Document) -> Heading:
-    """The first sentences of a report: the headline, and which candidate its size recommends.
+    """The first sentences of a report: the headline, then the smallest sound candidate.
 
-    Where the exit code has a reason that the headline does not give, that comes first.
+    Where the sizes of the candidates are known, a sentence for each part names the smallest
+    one that is not worse than the baseline. Where the exit code has a reason that the headline
+    does not give, that reason comes first.
     """
     sentences = [choice_sentence(document, ranking) for ranking in document.rankings]
     choices = [sentence for sentence in sentences if sentence]
@@ -351,7 +353,9 @@ def of_mean_sentences(document: Document) -> Iterator[str]:
 
 
 def pairing_sentence(units: Sequence[UnitsSection]) -> str:
-    "A sentence where pairing did not help and there is only one pair; else ''."
+    """A sentence where pairing did not help and there is only one pair; else ''.
+
+    `pairing` is the variance without pairing over that with it: below 1 pairing did harm."""
     if len(units) > 1 or units[0].pairing is None or units[0].pairing >= 1:
         return ""
     return units[0].words.pairing or ""
@@ -575,7 +579,11 @@ def may_err(row: RowSection) -> bool:
 
 
 def rule_line(document: Document) -> str:
-    "By what rows are judged and how often that errs; '' where nothing can be claimed."
+    """The rule by which rows are judged, and how often it errs; '' where nothing is claimed.
+
+    It is left out after interim looks, whose repeated intervals follow another rule. The
+    error rates are those of the jackknife's intervals, so a bootstrap gets the rule alone.
+    """
     leads = [row for row in document.leads if may_err(row)]
     if not leads or document.looks:
         return ""
@@ -773,17 +781,25 @@ def exit_note(
 
 
 def first_failed(document: Document) -> GateSection | RequiredSection | None:
-    "The first gate or requirement that failed, if that made the exit code; else None."
+    """The first gate or requirement that failed, if that made the exit code; else None.
+
+    Gates of candidates that do not decide cannot make the exit code, so they do not count.
+    """
     if document.exit.rule != "gate_failed":
         return None
-    deciding = {
-        row.key.candidate
-        for row in document.leads
-        if document.is_named(row.key.candidate, row.key.part)
-    }
-    gates = [pair.gate for pair in document.pairs if pair.gate and pair.candidate in deciding]
-    gates += document.required
-    return next((gate for gate in gates if not gate.passed), None)
+    candidates = _deciding_candidates(document)
+    gates = [pair.gate for pair in document.pairs if pair.candidate in candidates]
+    sections = [*filter(None, gates), *document.required]
+    return next((section for section in sections if not section.passed), None)
+
+
+def _deciding_candidates(document: Document) -> set[str]:
+    "Candidates with a leading row that the rule `deciding` names; all, where it names none."
+    candidates = set()
+    for row in document.leads:
+        if document.is_named(row.key.candidate, row.key.part):
+            candidates.add(row.key.candidate)
+    return candidates
 
 
 def required_lines(document: Document) -> Iterator[str]:

@@ -273,9 +273,10 @@ def find_failure(run: ExperimentResult, metric: str) -> str | None:
 
 
 def _missing_number(run: ExperimentResult, metric: str, names: Sequence[str]) -> str:
-    """The reason why a run has no number: an empty cell.
+    """The reason why a run has no number for a metric that is not among its `names`.
 
-    A cell with text, and a metric that the run does not have, are refused."""
+    An empty cell is such a reason: the run failed to write a number. A cell with text, and a
+    metric without a cell, are mistakes in the table or in the name, so they are refused."""
     if run.other.get(metric) == "":
         return f"wrote no number for {metric}"
     if metric in run.other:

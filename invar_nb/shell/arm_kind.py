@@ -37,14 +37,14 @@ def _holds_model(folder: Path) -> bool:
 
 
 def _kind_of_file(path: Path, reading: Reading | None) -> str:
-    """What a file is: "model" for a GGUF, else the name of its reader; ContractError."""
+    """What a file is: "model" for a GGUF, else its reader's name; raises ContractError."""
     if path.suffix == ".gguf" or is_gguf(path):
         return "model"
     return find_source(path, reading).name
 
 
 def _kind_of_folder(path: Path, reading: Reading | None) -> str:
-    """What a folder is: "model" for a checkpoint, else the name of its reader; UsageError."""
+    """What a folder is: "model" for a checkpoint, else its reader's; raises UsageError."""
     if _holds_model(path):
         return "model"
     try:
@@ -88,7 +88,7 @@ def _cure_of_missing(argument: str) -> str:
 
 
 def _check_hub_id(argument: str) -> None:
-    "Refuse a name that cannot be the id of a model on the Hugging Face Hub; UsageError."
+    "Raise UsageError for a name that cannot be the id of a model on the Hugging Face Hub."
     if re.match(r"\w\w+:", argument):  # not repeated: it may hold a password
         usage(
             "a server must be given as openai:URL, vllm:URL or sglang:URL",

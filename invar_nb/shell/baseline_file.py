@@ -26,7 +26,7 @@ BASELINES = {"losses": (".parquet", ".jsonl"), "answers": (".jsonl",)}
 
 
 def check_baseline(kind: str, path: Path, where: str = "a baseline") -> None:
-    "Refuse a path that losses or answers cannot be written to as a baseline; UsageError."
+    "Raise UsageError for a path that losses or answers cannot be written to as a baseline."
     if path.suffix in BASELINES.get(kind, ()):
         return
     cure = "Leave --update-baseline out"
@@ -42,7 +42,7 @@ def check_baseline(kind: str, path: Path, where: str = "a baseline") -> None:
 
 
 def check_update(baseline: str, candidates: Collection[str]) -> None:
-    """Refuse --update-baseline, before any work, where it could not succeed; UsageError.
+    """Raise UsageError for --update-baseline, before any work, where it could not succeed.
 
     The baseline must be one file that invar-nb writes, and there must be one candidate.
     """

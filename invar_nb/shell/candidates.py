@@ -81,7 +81,7 @@ def _check_reserved(names: Iterable[str], cure: str) -> None:
 
 
 def _check_printable(names: Iterable[str]) -> None:
-    "Refuse names that are empty or that a table cannot show on one line; UsageError."
+    "Raise UsageError for names that are empty or that a table cannot show on one line."
     for name in names:
         if not name.strip() or not name.isprintable():
             usage("a candidate must have a name on one line", repr(name), "Rename it")
@@ -102,7 +102,7 @@ def given_sizes(
     names: Iterable[str],  # of the candidates
     baseline_name: str = BASELINE,  # short name of the baseline, which --size may use too
 ) -> dict[str, float]:
-    """Name -> bits per weight, as --size gives them; {} without --size; UsageError.
+    """Name -> bits per weight, as --size gives them; {} without --size; raises UsageError.
 
     Either every candidate has a size or none: the ranking compares them.
     """

@@ -68,7 +68,7 @@ MUST_EXIST = "the model or file must exist"
 
 
 def check_spelling(paths: Iterable[str]) -> None:
-    "Refuse a missing path that resembles a file or folder here, and suggest that; UsageError."
+    "Raise UsageError for a missing path, with the file or folder here that it resembles."
     for path in paths:
         if "/" not in path and not Path(path).exists():
             for name in difflib.get_close_matches(path, os.listdir(), n=1, cutoff=0.85):
@@ -76,7 +76,7 @@ def check_spelling(paths: Iterable[str]) -> None:
 
 
 def check_paths(comparison: Comparison) -> None:
-    "Refuse paths that do not exist; UsageError."
+    "Raise UsageError for paths that do not exist."
     check_spelling(comparison.arguments.values())
     kinds = {*comparison.kinds.values()}
     # A name that is no path here is taken for a hub id. Without a text or questions nothing
@@ -96,7 +96,7 @@ def check_paths(comparison: Comparison) -> None:
 
 
 def check_texts(comparison: Comparison) -> None:
-    "Refuse models with nothing to score, and texts that these arms cannot have; UsageError."
+    "Raise UsageError for models with nothing to score, and texts that these arms cannot have."
     texts = comparison.scoring.texts
     if comparison.has_models and not texts and not comparison.has_questions:
         usage("a model needs a text to score, or questions", "none", cure_of_input(comparison))
@@ -110,14 +110,14 @@ def check_texts(comparison: Comparison) -> None:
 
 
 def _check_local(comparison: Comparison, must: str) -> None:
-    "Refuse arms that are not models on this machine; UsageError."
+    "Raise UsageError for arms that are not models on this machine."
     arm = comparison.not_local()
     if arm:
         usage(must, arm, BOTH_HERE)
 
 
 def _check_part_names(scoring: Comparing) -> None:
-    "Refuse a text with the name of the questions, since a report lists both; UsageError."
+    "Raise UsageError for a text with the name of the questions, since a report lists both."
     quiz = scoring.quiz.name
     if quiz in [text or scoring.text_name or "text" for text in scoring.texts]:
         must = f"a text must not be called {quiz}, as the questions are"
@@ -142,7 +142,7 @@ def cure_of_input(comparison: Comparison) -> str:
 
 # %% ../../nbs/shell/23_check_job.ipynb #cj10
 def check_models(comparison: Comparison) -> None:
-    "Refuse options that need all models on this machine, where some are not; UsageError."
+    "Raise UsageError for options that need all models on this machine, where some are not."
     if comparison.are_local:
         return
     options = []
@@ -162,7 +162,7 @@ def check_models(comparison: Comparison) -> None:
 
 
 def check_looks(comparison: Comparison) -> None:
-    "Refuse options that --until-decided does not support; UsageError."
+    "Raise UsageError for options that --until-decided does not support."
     if not comparison.job.asked.until_decided:
         return
     options = [*options_against_looks(comparison)]
@@ -190,7 +190,7 @@ def options_against_looks(comparison: Comparison) -> Iterator[str]:
 
 
 def check_divergence(comparison: Comparison) -> None:
-    "Refuse --divergence where the models share no text or no tokens; UsageError."
+    "Raise UsageError for --divergence where the models share no text or no tokens."
     scoring = comparison.scoring
     if not scoring.divergence:
         check_no_divergence(comparison)
@@ -201,7 +201,7 @@ def check_divergence(comparison: Comparison) -> None:
 
 
 def check_no_divergence(comparison: Comparison) -> None:
-    "Refuse metrics of --divergence where that option was not given; UsageError."
+    "Raise UsageError for metrics of --divergence where that option was not given."
     metrics = [name for name in comparison.job.asked.metric or () if name in DIVERGENCE]
     if metrics and comparison.are_local:
         must = f"--metric {', '.join(metrics)} needs both models side by side"
@@ -209,13 +209,13 @@ def check_no_divergence(comparison: Comparison) -> None:
 
 
 def check_pooling(comparison: Comparison) -> None:
-    "Refuse to pool texts where questions are asked too; UsageError."
+    "Refuse to pool texts where questions are asked too; raises UsageError."
     if comparison.job.asked.pooling and comparison.has_questions:
         usage("pooling is of texts alone", "--questions as well", "Leave one of them out")
 
 # %% ../../nbs/shell/23_check_job.ipynb #cj13
 def check_control(comparison: Comparison) -> None:
-    "Refuse --control, a second scoring of the baseline, where it is impossible; UsageError."
+    "Raise UsageError for --control, a second scoring of the baseline, where it is impossible."
     scoring = comparison.scoring
     if not scoring.twice:
         return
@@ -242,7 +242,7 @@ def check_control(comparison: Comparison) -> None:
 
 
 def check_control_file(path: Path, scoring: Comparing) -> None:
-    "Refuse a file for the second scoring that cannot be read or written; UsageError."
+    "Raise UsageError for a file for the second scoring that cannot be read or written."
     if len(scoring.texts) > 1:
         usage("a control file belongs to one text", ", ".join(scoring.texts), "Leave it out")
     if path.suffix not in (".jsonl", ".parquet"):
@@ -288,7 +288,7 @@ def reasons_of(comparison: Comparison) -> dict[str, tuple[str, str]]:
 
 
 def check_read(comparison: Comparison) -> None:
-    "Refuse options that have no effect with these arms; UsageError."
+    "Raise UsageError for options that have no effect with these arms."
     job = comparison.job
     situations = situations_of(comparison)
     reasons = reasons_of(comparison)
@@ -308,7 +308,7 @@ def check_roles(
     usable: Sequence[str],  # roles that have an effect
     source: str,  # what has the columns, for the error message
 ) -> None:
-    "Refuse roles of columns that this kind of input does not have; UsageError."
+    "Raise UsageError for roles of columns that this kind of input does not have."
     for role in roles_of(columns.column):
         if role not in usable:
             must = f"--column {role}= works only with files of other tools"
@@ -316,7 +316,7 @@ def check_roles(
 
 
 def refuse_directions(better: Sequence[str] | None, scores: Sequence[str] | None) -> None:
-    "Refuse --better for a named metric where only one score is compared; UsageError."
+    "Raise UsageError for --better for a named metric where only one score is compared."
     if len(scores or ()) > 1:
         return
     for text in better or ():
@@ -330,7 +330,7 @@ def refuse_directions(better: Sequence[str] | None, scores: Sequence[str] | None
 
 # %% ../../nbs/shell/23_check_job.ipynb #cj18
 def check_slices(comparison: Comparison) -> None:
-    "Refuse to slice a text by something that its windows do not record; UsageError."
+    "Refuse to slice a text by something that its windows do not record; raises UsageError."
     kinds = {*comparison.kinds.values()}
     is_text = comparison.has_models and kinds <= {*SCORED, "losses"}
     if comparison.has_questions or not is_text:

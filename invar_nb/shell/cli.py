@@ -107,22 +107,25 @@ def command(
 
 
 def _argument(metavar: str, text: str = "", kind: object = str) -> object:
-    "The type of an argument of a command, for Typer."
+    """The type of an argument of a command, as Typer reads it from the parameter's annotation.
+
+    `metavar` is its name in the help, `text` its help, `kind` the type of its value.
+    """
     return Annotated[kind, typer.Argument(metavar=metavar, help=text)]
 
 
 def _option(name: str, metavar: str, text: str) -> object:
-    "The type of an option of a command that takes a text, for Typer."
+    "The annotation of an option that takes a text: its name, its value's name, and its help."
     return Annotated[str, typer.Option(name, metavar=metavar, help=text)]
 
 
 def _flag(name: str, text: str) -> object:
-    "The type of an option of a command that takes no value, for Typer."
+    "The annotation of an option that takes no value: its name and its help."
     return Annotated[bool, typer.Option(name, help=text)]
 
 
 def _out(metavar: str, text: str, kind: object = Path | None) -> object:
-    "The type of the option --out of a command, for Typer."
+    "The annotation of the option --out: its value's name in the help, and the help."
     return panel("Output")(kind, text, "--out", metavar=metavar)
 
 # %% ../../nbs/shell/32_cli.ipynb #cli02
@@ -203,7 +206,7 @@ def of_one_table(request: Request) -> Request:
 
 
 def check_arms(request: Request) -> None:
-    "Refuse a comparison without baseline or candidate, and suggest what to type; UsageError."
+    "Raise UsageError where baseline or candidate is missing, and suggest what to type."
     baseline = request.baseline
     if baseline and request.candidates:
         return
@@ -251,6 +254,7 @@ def compare(
     baseline, candidates, job = request.baseline, request.candidates, request.job
     say(f"invar-nb compare: {baseline} and {', '.join(candidates)}", job.output.quiet)
     out = free_out(out, force, job.output.quiet)
+    # Imported late, since they load NumPy and SciPy, for which help and errors must not wait
     from invar_nb.report.report import report_of
     from invar_nb.shell.baseline_file import check_update
     from invar_nb.shell.compare import compare_all
@@ -260,7 +264,7 @@ def compare(
         check_update(baseline, candidates)
     try:
         compared = compare_all(baseline, candidates, job, out)
-    except Unchanged as unchanged:
+    except Unchanged as unchanged:  # raised from within scoring, where nothing needs scoring
         return save_report(report_of(unchanged.study), out, force)
     report = report_of(compared.study)
     facts, text = save_report(report, out, force, compared.journals)
@@ -368,7 +372,7 @@ class Sharding:
     ) = None
 
     def __post_init__(self):
-        "Refuse options of Ray where it is not used, and --shard where it is; UsageError."
+        "Raise UsageError for options of Ray where it is not used, and --shard where it is."
         if self.engine == "ray":
             if self.shard:
                 usage("--engine ray splits the text itself", "--shard too", "Leave one out")
@@ -379,7 +383,7 @@ class Sharding:
 
 # %% ../../nbs/shell/32_cli.ipynb #cli03
 def check_scored(out: str | None, scoring: Scoring, sharding: Sharding, force: bool) -> None:
-    "Refuse an --out that losses, or parts of them, cannot be written to; UsageError."
+    "Raise UsageError for an --out that losses, or parts of them, cannot be written to."
     if out is None or not scoring.text:
         got = "no --out" if out is None else "no --text"
         usage(_needs(sharding), got, "Give both")
@@ -542,7 +546,7 @@ MUST_BE_A_REPORT = "REPORT must be a report.json or its folder"
 def find_report(
     report: Path,  # report.json, or the folder that holds it
 ) -> Path:
-    """The path of report.json, from that path or its folder; UsageError.
+    """The path of report.json, from that path or its folder; raises UsageError.
 
     The folder of a plan, and what `--json` printed of a report, are refused by name.
     """
@@ -562,7 +566,7 @@ def find_report(
 
 
 def _refuse_plan(folder: Path, report: Path) -> None:
-    "Refuse the folder of a plan, or a file in it; UsageError."
+    "Raise UsageError for the folder of a plan, or a file in it."
     if (folder / "report.json").is_file() or not (folder / "plan.json").is_file():
         return
     command = f"invar-nb plan {shlex.quote(str(folder))}/*.jsonl"

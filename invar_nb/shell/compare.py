@@ -128,7 +128,7 @@ def check_scoring(
     where: str,  # the function that takes them
     allowed: Collection[str] = SCORING,
 ) -> None:
-    "Refuse the name of an option that this function of Python does not take; UsageError."
+    "Raise UsageError for the name of an option that this function of Python does not take."
     rules = {f.name for f in fields(Rules)}
     for name in names:
         if name in allowed:
@@ -216,7 +216,7 @@ def evaluate_files(
 def arms_alone(
     arguments: Sequence[str], asked: Measured, columns: Columns
 ) -> dict[str, Arm]:  # part -> arm
-    "Name of a part -> arm, of every task of every file; UsageError."
+    "Name of a part -> arm, of every task of every file; raises UsageError."
     _check_once(arguments)
     if columns.intersect:
         usage("--intersect is about two arms", "files that are measured alone", "Leave it out")
@@ -244,22 +244,22 @@ def _unique_names(arguments: Sequence[str]) -> list[str]:
 
 
 def _part_name(label: str, task: str) -> str:
-    """The name of a part, from file and task:
+    """The name of a part of a report, from the names of its file and its task.
 
-    "q4, arc", or the one of the two that is not "".
+    Both, as in "q4, arc", or the one of the two that is not "".
     """
     return ", ".join(filter(None, (label, task)))
 
 
 def _check_once(arguments: Sequence[str]) -> None:
-    "Refuse a file that was given twice; UsageError."
+    "Raise UsageError for a file that was given twice."
     for argument in arguments:
         if arguments.count(argument) > 1:
             usage("each FILE must be given once", repr(argument), "Leave one out")
 
 
 def _of_one_arm(reading: Reading, columns: Columns) -> Reading:
-    """The reading options for files that are measured alone; UsageError.
+    """The reading options for files that are measured alone; raises UsageError.
 
     Of a table with several arms one may be chosen, which then needs no name.
     """

@@ -37,7 +37,7 @@ def as_reading(
     *,
     runs: bool = False,  # whether files may be of runs, which have a direction for each metric
 ) -> Reading:
-    "The options of a command in the form that readers of files take; UsageError."
+    "The options of a command in the form that readers of files take; raises UsageError."
     if not runs:
         refuse_directions(better, columns.score)
     roles = columns.roles
@@ -122,7 +122,7 @@ def arms_of_tables(
 
 # %% ../../nbs/shell/24_file_arms.ipynb #tabc
 def check_tables(arguments: Mapping[str, str], job: Job, out: Path) -> None:
-    """Refuse to compare tables of runs while metric or direction is not given; UsageError.
+    """Raise UsageError for tables of runs while metric or direction is not given.
 
     The error message lists the columns, those that look most like a metric first.
     """

@@ -115,7 +115,10 @@ class Offered:
         return bool(values) and all(((x >= 0) & (x <= 1)).all() for x in values)
 
     def size(self, name: str, text: MarginText) -> tuple[str, float]:
-        "(metric, size of its margin in the metric's unit); UsageError."
+        """(metric, size of its margin in the metric's unit) of a margin as typed.
+
+        Raises UsageError where no such metric is compared, or the size does not fit its unit.
+        """
         if not name:
             self._refuse_bare(text)
         metric = self.find(name)
@@ -170,10 +173,11 @@ def find_metrics(
     kinds: Collection[str],  # of all parts
     arms: Sequence[Arm] = (),  # of the part; () while they are not read or scored yet
 ) -> list[str]:
-    """The metrics to compute for one part; [] for the usual ones; UsageError.
+    """The metrics to compute for one part; [] for the usual ones.
 
     A part is one text, one task or one set of questions. Of the metrics that were typed, a
-    part gets those of its kind of evidence.
+    part gets those of its kind of evidence. Raises UsageError for a metric that is not known,
+    or where the typed ones leave a part without any.
     """
     metrics = _with_mistakes(asked, kind, kinds, arms)
     _check_metrics(asked, kinds, arms)
@@ -191,9 +195,11 @@ def find_metrics(
 def _with_mistakes(
     asked: Measured, kind: str, kinds: Collection[str], arms: Sequence[Arm]
 ) -> list[str]:
-    """The metrics that were typed, and one for each critical mistake; UsageError.
+    """The metrics that were typed, and one for each critical mistake of --mistakes.
 
-    Where only mistakes were given, the usual metrics are computed beside them.
+    Where only mistakes were given, the usual metrics are computed beside them. A part without
+    answers gets no mistakes if another part has answers, which they are then counted of; if
+    none has, they are refused with a UsageError.
     """
     metrics = [*(asked.metric or ())]
     has_answers_elsewhere = kind != "answers" and "answers" in kinds
@@ -209,7 +215,7 @@ def _may_be_of(name: str, kind: str) -> bool:
 
 
 def _check_mistakes(mistakes: Sequence[str], kind: str) -> None:
-    "Refuse mistakes that are not TRUE:SAID, or of evidence without answers; UsageError."
+    "Raise UsageError for mistakes that are not TRUE:SAID, or of evidence without answers."
     if kind != "answers":
         usage("mistakes can be counted for answers only", kind, "Leave them out")
     for text in mistakes:
@@ -226,7 +232,7 @@ def _metrics_of_all(arms: Sequence[Arm]) -> list[str]:
 
 
 def _check_metrics(asked: Measured, kinds: Collection[str], arms: Sequence[Arm]) -> None:
-    """Refuse names of metrics that are not known; UsageError.
+    """Raise UsageError for names of metrics that are not known.
 
     Runs are exempt: their metrics are columns of a table.
     """
@@ -245,9 +251,9 @@ def _check_metrics(asked: Measured, kinds: Collection[str], arms: Sequence[Arm])
 
 # %% ../../nbs/shell/18_jobs.ipynb #c010n
 def check_foreign(asked: Asked, arms: Mapping[tuple[str, str], Arm]) -> None:
-    """Refuse a metric by the name that another tool gives it;
+    """Refuse --metric and --margin of a metric by the name that another tool gives it.
 
-    the cure is its name here; UsageError.
+    Raises UsageError, which says how the metric is chosen and what it is called here.
     """
     foreign = foreign_metrics(arms.values())
     for name in asked.metric or ():
@@ -270,7 +276,13 @@ def check_foreign(asked: Asked, arms: Mapping[tuple[str, str], Arm]) -> None:
 
 
 def foreign_metrics(arms: Iterable[Arm]) -> dict[str, tuple[str, str | None]]:
-    "Name of a metric in another tool -> (the tool, the metric's name here)."
+    """Name of a metric in another tool -> (the tool, the metric's name here).
+
+    An arm holds one metric of a tool, as its primary metric: "acc" of lm-eval is "accuracy"
+    here. Others of the same file can be read in its place by --score, and then become the
+    primary metric in turn, so that they have the same name here. The name is None for a kind
+    of evidence without a primary metric.
+    """
     foreign = {}
     for arm in arms:
         source = arm.source
@@ -278,7 +290,8 @@ def foreign_metrics(arms: Iterable[Arm]) -> dict[str, tuple[str, str | None]]:
             continue  # its columns are no metrics of a tool
         names = (source.get("metric"), source.get("scorer"), *source.get("other_metrics", ()))
         for name in names:
-            if name not in METRICS:
+            is_recorded = name is not None  # no tool has all of these fields
+            if is_recorded and name not in METRICS:
                 foreign[name] = (source.get("format"), PRIMARY.get(arm.kind))
     return foreign
 
@@ -287,7 +300,7 @@ def accepted_losses(
     losses: Iterable[AcceptedLoss],
     sizes_of: Callable[[list[str]], Mapping[str, float]],  # texts of margins -> {metric: size}
 ) -> list[Accepted]:
-    "Accepted losses of a study file, with their sizes in the metric's unit; UsageError."
+    "Accepted losses of a study file, sizes in the metric's unit; raises UsageError."
     rows = []
     for loss in losses:
         text = f"{loss.metric}={loss.up_to}" if loss.metric else f"{loss.up_to}"
@@ -318,9 +331,9 @@ def find_rules(
     kinds: Mapping[str, str],  # part -> kind of evidence; the first has the primary metric
     arms: Mapping[tuple[str, str], Arm] | None = None,  # None: not read or scored yet
 ) -> Rules:
-    """The rules that a study is judged by, from the options;
+    """The rules that a study is judged by, from the options.
 
-    UsageError where they cannot be met.
+    Raises UsageError where the options contradict each other or do not fit the evidence.
     """
     asked = job.asked
     arms = arms or {}
@@ -372,7 +385,7 @@ def metrics_of_parts(
     arms: Mapping[tuple[str, str], Arm],
     deciding: Collection[str],
 ) -> list[str]:
-    """The metrics of all parts together; [] for the usual ones; UsageError.
+    """The metrics of all parts together; [] for the usual ones; raises UsageError.
 
     The first is the primary metric, so parts that decide come first.
     """
@@ -395,9 +408,9 @@ def metrics_of_parts(
 
 
 def with_divergence(metrics: Sequence[str], job: Job) -> tuple[str, ...]:
-    """The metrics that were typed, and with --divergence those that it adds;
+    """The metrics that were typed, and with --divergence those that it adds.
 
-    () for the usual ones.
+    () where none were typed, for the usual ones.
     """
     if metrics and job.scoring.divergence:
         return tuple(dict.fromkeys([*metrics, *DIVERGENCE]))
@@ -421,5 +434,5 @@ def find_pooling(
 
 # %% ../../nbs/shell/18_jobs.ipynb #c018n
 def check_planned(rules: Rules, counts: Mapping[str, int]) -> None:
-    "Refuse a plan of fewer windows than the tier requires, before scoring; ContractError."
+    "Raise ContractError for a plan of fewer windows than the tier requires, before scoring."
     check_enough(counts, tier=as_tier(rules.tier), profile=rules.profile)

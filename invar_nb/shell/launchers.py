@@ -71,7 +71,7 @@ def _share_of_array(environ: Mapping[str, str]) -> Share:
 
 # %% ../../nbs/shell/19_launchers.ipynb #process
 def _share_of_torchrun(environ: Mapping[str, str]) -> Share:
-    "The share of a process that torchrun started, by RANK and WORLD_SIZE; UsageError."
+    "The share of a process that torchrun started, by RANK and WORLD_SIZE; raises UsageError."
     rank, world_size = _whole_numbers(environ, "RANK", "WORLD_SIZE") or (0, 0)
     if rank >= world_size:
         usage(
@@ -83,7 +83,7 @@ def _share_of_torchrun(environ: Mapping[str, str]) -> Share:
 
 
 def _share_of_step(environ: Mapping[str, str]) -> Share:
-    """The share of a task that srun started; 1/1 without one; UsageError.
+    """The share of a task that srun started; 1/1 without one; raises UsageError.
 
     A batch script with several tasks runs once, so it has no share of its own.
     """
@@ -119,9 +119,9 @@ def find_shard(
     text: str,  # 3/7, or auto
     environ: Mapping[str, str] = os.environ,
 ) -> str:
-    """The shard that was typed, such as 3/7;
+    """The shard that was typed, such as 3/7; for "auto" the one that the launcher implies.
 
-    for "auto", the one that the launcher implies; UsageError.
+    Raises UsageError for "auto" where no launcher started this process.
     """
     if text != "auto":
         return text

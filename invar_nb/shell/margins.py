@@ -15,9 +15,9 @@ from .options import usage
 
 # %% ../../nbs/shell/02_margins.ipynb #c023
 class MarginText(NamedTuple):
-    """A margin as it was typed, taken apart;
+    """A margin as it was typed, taken apart.
 
-    its unit is that of a metric that is not known yet.
+    Its metric is not known yet, and so neither is its unit.
     """
 
     metric: str | None  # None: no metric was named, so it is that of the primary one

@@ -121,7 +121,7 @@ class Asking:
     quiet: bool
 
     def check(self, model: Opened) -> None:
-        "Refuse questions that are longer than a model can read; ContractError."
+        "Raise ContractError for questions that are longer than a model can read."
         plan_candidates(
             model.loaded,
             self.examples,

@@ -90,7 +90,7 @@ def check_tokenizer(
     scoring: Scoring,
     name: str = "",  # of the other model, where a refusal must say which
 ) -> None:
-    """Refuse a model folder whose tokenizer differs from the first model's; ContractError.
+    """Raise ContractError for a model folder whose tokenizer differs from the first model's.
 
     Nothing is checked where --tokenizer serves all, or --per-byte lets each have its own.
     """
@@ -108,7 +108,7 @@ def name_among(name: str, models: Collection[str]) -> str:
 
 
 def _check_tokenizers(models: Mapping[str, str], scoring: Scoring) -> None:
-    "Refuse model folders whose tokenizers differ from that of the first one; ContractError."
+    "Raise ContractError for model folders whose tokenizers differ from that of the first one."
     folders = {name: as_path(argument) for name, argument in models.items()}
     folders = {name: folder for name, folder in folders.items() if folder.is_dir()}
     if not folders:

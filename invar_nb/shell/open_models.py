@@ -127,12 +127,17 @@ class Opened:
         plan: TextPlan,
         label: str,
         journal: Path,
-        quiet: bool = False,
+        quiet: bool = False,  # of this scoring; `self.quiet` is about opening and planning
         cache: LossCache | None = None,
         *,
         backwards: bool = False,  # in reverse order, for a control of numerical noise
     ) -> WindowLosses:
-        "Score a plan; windows in the journal or the cache are not scored again."
+        """Score a plan; windows in the journal or the cache are not scored again.
+
+        A server has no cache, since nothing proves that it still runs the weights of an
+        earlier run; and it orders its batches itself, so `backwards` is for a model that is
+        loaded here. With --per-byte the losses of windows are summed to whole documents.
+        """
         if self.loaded is None:
             losses = self._score_served(plan, label, journal, quiet)
         else:
@@ -147,7 +152,8 @@ class Opened:
                 progress=Progress(label, quiet=quiet),
             )
         say(f"{label}: perplexity {losses.perplexity:.6g}", quiet)
-        if losses.weight_unit == "bytes" or not self.scoring.per_byte:
+        is_summed = losses.weight_unit == "bytes"  # such losses are of whole documents already
+        if is_summed or not self.scoring.per_byte:
             return losses
         return whole_documents(losses, plan)
 
@@ -183,7 +189,7 @@ def say_host(address: str) -> None:
 
 
 def check_classes(scoring: Scoring) -> None:
-    "Refuse to slice by classes of tokens for a model on a server; UsageError."
+    "Refuse to slice by classes of tokens for a model on a server; raises UsageError."
     if scoring.by:
         must = f"--by {scoring.by[0]} needs a model on this machine"
         usage(must, "a server", "Leave it out")

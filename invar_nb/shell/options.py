@@ -271,7 +271,7 @@ def as_option(
     setting: Setting,
     key: str,  # what an error message calls it: the file and the key
 ) -> object:
-    """The value of a key of a study file, converted to the type of its setting; UsageError.
+    """The value of a key of a study file, as its setting takes it; raises UsageError.
 
     Lists and tables become the texts that a repeated option gives; paths become Path.
     """
@@ -303,7 +303,7 @@ def as_texts(value: object) -> list[str]:
 
 
 def _refuse_value(value: object, setting: Setting, key: str, error: Exception) -> NoReturn:
-    "Refuse a value of the wrong type, and say which values the setting takes; UsageError."
+    "Raise UsageError for a value of the wrong type, and say which values the setting takes."
     if setting.kind is bool:
         usage(f"{key} must be true or false", repr(value), "Write true")
     choices = choices_of(setting.kind)
@@ -313,7 +313,7 @@ def _refuse_value(value: object, setting: Setting, key: str, error: Exception) -
 
 
 def _check_bounds(value: object, mark: OptionInfo | Key, key: str) -> None:
-    "Refuse a number outside the bounds that the option has on the command line; UsageError."
+    "Raise UsageError for a number outside the bounds that the option has on the command line."
     is_below = mark.min is not None and value < mark.min
     is_above = mark.max is not None and value > mark.max
     if not is_below and not is_above:
@@ -385,7 +385,7 @@ def refuse_unread(
     situations: Collection[str],  # keys of UNREAD that hold for this command
     reasons: Mapping[str, tuple[str, str]] = UNREAD,
 ) -> None:
-    """Refuse the first setting that was given but has no effect; UsageError.
+    """Raise UsageError for the first setting that was given but has no effect.
 
     An option that does nothing would let somebody believe that it did.
     """

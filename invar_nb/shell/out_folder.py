@@ -42,7 +42,7 @@ class Place:
 
 
 def _refuse_name(out: Path, reason: str) -> NoReturn:
-    "Refuse a path that the operating system does not accept; UsageError."
+    "Raise UsageError for a path that the operating system does not accept."
     must = "--out must be a valid file name"
     usage(must, f"{str(out)!r} ({reason})", ANOTHER_PLACE)
 
@@ -65,7 +65,7 @@ LONGEST_NAME = 110  # bytes: 255 with the names of a journal's text and arm
 
 
 def _check_kind(place: Place, kind: str) -> None:
-    """Refuse an existing file where a folder is needed, and the reverse; UsageError.
+    """Raise UsageError for an existing file where a folder is needed, and the reverse.
 
     A path that does not exist yet needs a folder above it.
     """
@@ -76,7 +76,7 @@ def _check_kind(place: Place, kind: str) -> None:
 
 
 def _check_name(path: Path) -> None:
-    "Refuse a name so long that the journal beside it could not be named; UsageError."
+    "Raise UsageError for a name so long that the journal beside it could not be named."
     n_bytes = len(os.fsencode(path.name))
     if n_bytes > LONGEST_NAME:
         usage(
@@ -88,7 +88,7 @@ def _check_name(path: Path) -> None:
 
 
 def _check_renamable(path: Path) -> None:
-    """Refuse the current folder and mount points; UsageError.
+    """Raise UsageError for the current folder and mount points.
 
     A result is first written beside the folder and then renamed; the system would not rename
     these.
@@ -102,7 +102,7 @@ def _check_renamable(path: Path) -> None:
 
 
 def _check_writable(place: Place) -> None:
-    "Refuse a place in a folder without permission to write; UsageError."
+    "Raise UsageError for a place in a folder without permission to write."
     folder = place.nearest
     if place.nature == "file":
         folder = folder.parent
@@ -118,7 +118,7 @@ PLAN_FILES = ("plan.json", "baseline.jsonl", "candidate.jsonl")
 
 
 def _refuse_taken(out: Path, kind: str, is_replaceable: bool) -> NoReturn:
-    "Refuse a path that holds something while --force was not given; UsageError."
+    "Raise UsageError for a path that holds something while --force was not given."
     must = "--out must be a new file"
     if out.is_dir():
         must = "--out must be a new or an empty folder"
@@ -168,7 +168,7 @@ def check_out(
     kind: str = "folder",  # or file
     replaces: tuple[str, ...] = (),  # names that --force may delete; (): those of a report
 ) -> None:
-    "Refuse, before any work, a path where the result could not be written; UsageError."
+    "Refuse, before any work, a path where the result could not be written; raises UsageError."
     if str(out).startswith("-"):  # --out -q
         usage(f"--out must be a {kind}", repr(str(out)), f"If it is one, write ./{out}")
     target = find_place(out)

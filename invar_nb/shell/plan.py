@@ -55,9 +55,10 @@ def find_goal(
     kind: str,  # of the evidence
     arms: Mapping = {},  # (name, part) -> arm; {} while they are not scored
 ) -> tuple[Goal, Rules]:
-    """What the planned comparison must show, and the rules that it follows; UsageError.
+    """What the planned comparison must show, and the rules that it follows.
 
-    Sizes are in the unit of the metric.
+    Sizes are in the unit of the metric. Raises UsageError for a size or rule that does not fit
+    the metric.
     """
     asked = asked_of(planning, job.asked)
     metric = next(iter(asked.metric or ()), PRIMARY.get(kind))
@@ -89,9 +90,9 @@ def find_goal(
 
 
 def _agreed_margin(asked: Asked, metric: str) -> str | None:
-    """The margin that a study file has for this metric, else its margin for all;
+    """The margin that a study file has for this metric, else its margin without a metric.
 
-    None where none.
+    None where it has neither.
     """
     margins = {}
     for text in asked.margin or ():
@@ -121,7 +122,7 @@ def asked_of(planning: Planning, asked: Asked) -> Asked:
 def _size(option: str, text: str | None, resolve: Callable) -> float | None:
     """The value of a size such as 1%, in the unit of the metric; None where none was typed.
 
-    UsageError where it is no size.
+    Raises UsageError for a text that is no size.
     """
     if text is None:
         return None
@@ -146,7 +147,7 @@ def _usual_margin(rules: Rules, metric: str, arms: Mapping) -> float | None:
 
 
 def check_perplexity(planning: Planning) -> None:
-    "Refuse other metrics where a pilot has losses only, and so perplexity only; UsageError."
+    "Raise UsageError for another metric where a pilot has losses, and so perplexity, alone."
     if planning.metric not in (None, "perplexity"):
         must = "a pilot of models, or of one file, plans for perplexity"
         usage(must, repr(planning.metric), "Leave it out")
@@ -165,7 +166,7 @@ class PilotText:
         self.seed = seed  # of the choice of windows
 
     def __call__(self, plan: TextPlan) -> TextPlan:
-        "The plan of the pilot, chosen from the plan of the whole text; ContractError."
+        "The plan of the pilot, chosen from the plan of the whole text; raises ContractError."
         # Nothing is scored yet: documents and token counts alone say what is independent.
         zeros = np.zeros(len(plan.windows))
         arm = WindowLosses.from_arrays(
@@ -280,7 +281,10 @@ def next_command(
 def plan_files(
     arguments: dict[str, str], kinds: dict[str, str], planning: Planning, job: Job
 ) -> Plan:
-    "Plan from two files, from one file and an assumed correlation, or from --sd; UsageError."
+    """Plan from two files, from one file and an assumed correlation, or from --sd.
+
+    Raises UsageError for another metric than perplexity of one file, which has losses only.
+    """
     if planning.sd is not None:
         kind = as_metric(planning.metric or "perplexity", "plan").kind
         goal, _ = find_goal(planning, job, kind)
@@ -315,7 +319,11 @@ def plan_files(
 def _arms_of(
     arguments: dict[str, str], kinds: dict[str, str], planning: Planning, job: Job
 ) -> dict:
-    "Read the files of a plan: (name, task) -> arm, of a single task; UsageError."
+    """Read the files of a plan: (name, task) -> arm.
+
+    Raises UsageError for several tasks, since a plan is for one, and for a single file that
+    has no losses, since only the correlation of losses can be assumed.
+    """
     if len(arguments) == 1:
         if kinds["baseline"] != "losses":
             usage("--correlation needs a file of losses", kinds["baseline"], "Name another")
@@ -336,9 +344,10 @@ def find_plan(
     journals: dict[str, Path],
     out: Path,
 ) -> tuple[Plan, dict]:  # and the arms of a pilot that was scored
-    """Plan from models, from files or from a standard deviation; UsageError.
+    """Plan from models, from files or from a standard deviation.
 
-    Returns the plan, and name -> arm of the pilot; {} where no pilot was scored.
+    Returns the plan, and name -> arm of the pilot; {} where no pilot was scored. Raises
+    UsageError for arguments and options that do not go together.
     """
     reading = as_reading(job.columns, asked_of(planning, job.asked).better, runs=True)
     kinds = {name: arm_kind(text, reading) for name, text in arguments.items()}
@@ -352,13 +361,13 @@ def find_plan(
 
 
 def _check_read_by_models(planning: Planning, job: Job) -> None:
-    "Refuse options that a pilot of models does not read; UsageError."
+    "Raise UsageError for options that a pilot of models does not read."
     refuse_unread(job.columns, {"model"})
     refuse_unread(planning, {"model", "data"})
 
 
 def _check_read_by_files(planning: Planning, job: Job, kinds: Mapping[str, str]) -> None:
-    """Refuse options that a plan without models does not read; UsageError.
+    """Raise UsageError for options that a plan without models does not read.
 
     Options of models are refused first, then, beside tables of runs, those that only other
     files have, so that the message names runs.
@@ -372,18 +381,19 @@ def _check_read_by_files(planning: Planning, job: Job, kinds: Mapping[str, str])
 
 
 def check_source(planning: Planning, kinds: Mapping[str, str], has_models: bool) -> None:
-    """Refuse --correlation, --sd or too few arms, where no plan could follow from them;
+    """Raise UsageError unless the arms and options give the spread that a plan needs.
 
-    UsageError.
+    The spread of the changes is measured on two arms; or assumed, from the losses of one arm
+    and --correlation, or by --sd without any arm.
     """
     n = len(kinds)
-    is_guess = planning.correlation is not None
-    if is_guess and (n != 1 or has_models):
+    has_correlation = planning.correlation is not None
+    if has_correlation and (n != 1 or has_models):
         got = f"{n} models or files"
         usage("--correlation works with one file of losses", got, "Leave it out")
     if planning.sd is not None:
         check_deviation(planning, n)
-    elif n < 2 and not is_guess:
+    elif n < 2 and not has_correlation:
         usage(
             "plan needs BASELINE and CANDIDATE, one file with --correlation, or --sd",
             " ".join(kinds.values()) or "none",
@@ -395,7 +405,10 @@ def check_deviation(
     planning: Planning,
     n: int,  # how many models and files were named
 ) -> None:
-    "Refuse an --sd that is not positive, or beside models, files or --units; UsageError."
+    """Raise UsageError for an --sd that is not positive, or beside models, files or --units.
+
+    It is the deviation of independent changes, so units that depend on each other are refused.
+    """
     if not 0 < planning.sd < math.inf:
         usage(
             "--sd must be a positive number",

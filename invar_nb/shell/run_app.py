@@ -143,7 +143,7 @@ def _interruptible() -> Iterator[None]:
 
 
 def _check_words(words: list[str], commands: Collection[str]) -> None:
-    """Refuse an address with a password, or a first word that is no command; UsageError.
+    """Raise UsageError for an address with a password, or a first word that is no command.
 
     A password on the command line can be read in the list of processes, and is not repeated.
     """

@@ -54,7 +54,7 @@ def share_of_mean(
     arms: RunsArms,
     **seeds: bool,  # the rules intersect and drop_failed, which choose the seeds
 ) -> float:
-    """The margin of a metric of runs as `Rules` takes it; UsageError.
+    """The margin of a metric of runs as `Rules` takes it; raises UsageError.
 
     A share of the baseline's mean, so 0.5 beside a mean of 10 is 0.05; on a log scale, a share
     of the ratio. A margin as large as the mean is refused.
@@ -91,7 +91,7 @@ def compared_values(spec: MetricSpec, arms: RunsArms, **seeds: bool) -> dict[int
 
 # %% ../../nbs/shell/17_run_rules.ipynb #runsc
 def find_directions(job: Job) -> dict[str, str]:
-    """Metric of runs -> "higher" or "lower", where --better says so; UsageError.
+    """Metric of runs -> "higher" or "lower", where --better says so; raises UsageError.
 
     A direction without a metric is taken for the only metric; of several, it is left out.
     """
@@ -198,7 +198,7 @@ def check_runs(
     columns: Sequence[str],  # that may be metrics
     line: Sequence[str] = ("BASELINE", "CANDIDATE"),  # arms as typed, for the cure
 ) -> None:
-    """Refuse to compare runs while metric, direction or margin is missing; UsageError.
+    """Raise UsageError while a metric, a direction or a margin of runs is missing.
 
     All that is missing is asked for at once, with a command line that would work.
     """
@@ -228,12 +228,24 @@ def without_direction(job: Job, names: Sequence[str]) -> list[str]:
     return undirected if len(names) > 1 else []
 
 
-def _direction_given(job: Job, undirected: Sequence[str], of_all: str) -> str:
-    "What was typed about directions, as the error message puts it."
+def _for_several(names: Sequence[str]) -> str:
+    "' for f1, loss', behind an option that was typed once for several metrics; '' for one."
+    if len(names) < 2:
+        return ""
+    return f" for {', '.join(names)}"
+
+
+def _direction_given(job: Job, undirected: Sequence[str], names: Sequence[str]) -> str:
+    """What was typed about the directions of these metrics, as the error message puts it.
+
+    'one --better lower for f1, loss', 'no --better for f1', or 'no --better' of one metric.
+    """
     word = general_direction(job.asked.better)
     if word is not None:
-        return f"one --better {word}{of_all}"
-    return f"no --better for {', '.join(undirected)}" if of_all else "no --better"
+        return f"one --better {word}{_for_several(names)}"
+    if len(names) > 1:
+        return f"no --better for {', '.join(undirected)}"
+    return "no --better"
 
 
 def what_is_missing(
@@ -242,21 +254,21 @@ def what_is_missing(
     names: Sequence[str],
     undirected: Collection[str],
 ) -> list[Missing]:
-    """What was not given:
+    """What a comparison of runs needs and was not given; [] where nothing is missing.
 
-    a metric, a direction, a margin for each; [] where nothing is missing.
+    It needs a metric, a better direction for each metric whose name does not show it, and, of
+    several metrics, a margin for each: a margin without a metric is that of one metric alone.
     """
-    of_all = f" for {', '.join(names)}" if len(names) > 1 else ""
     missing = []
     if not job.asked.metric:
         got = f"no --metric (columns: {', '.join(columns)})"
         missing.append(Missing(what="a metric", got=got))
     if undirected:
-        got = _direction_given(job, undirected, of_all)
+        got = _direction_given(job, undirected, names)
         missing.append(Missing(what="a better direction for each metric", got=got))
     bare_margins = [text for text in job.asked.margin or () if "=" not in text]
-    if bare_margins and of_all:
-        got = f"one --margin {bare_margins[0]}{of_all}"
+    if bare_margins and len(names) > 1:
+        got = f"one --margin {bare_margins[0]}{_for_several(names)}"
         missing.append(Missing(what="a margin for each metric", got=got))
     return missing
 
@@ -297,7 +309,7 @@ def metric_columns(arms: RunsArms) -> list[str]:
 
 
 def _check_named(must: str, names: Collection[str], metrics: Sequence[str]) -> None:
-    "Refuse a name that is not among the metrics compared; UsageError."
+    "Raise UsageError for a name that is not among the metrics compared."
     for name in names:
         if name not in metrics:
             usage(must, repr(name), f"Choose from {', '.join(metrics)}")

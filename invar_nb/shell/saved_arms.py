@@ -68,7 +68,7 @@ def follow(losses: WindowLosses, scoring: Scoring) -> Scoring:
 
 # %% ../../nbs/shell/10_saved_arms.ipynb #checks
 def check_no_looks(losses: WindowLosses, argument: str) -> None:
-    """Refuse saved losses that were scored in rounds, with --until-decided; UsageError.
+    """Raise UsageError for saved losses that were scored in rounds, with --until-decided.
 
     They hold only those windows that were scored until that comparison was decided.
     """
@@ -89,7 +89,7 @@ def recorded_cut(
     where: str,  # the function that an error message names
     own: str | None = None,  # the regular expression that the user gave
 ) -> str | None:
-    """How saved losses record that documents were cut; None where they were not; UsageError.
+    """How saved losses record that documents were cut, or None; raises UsageError.
 
     A regular expression is taken only if the user gave the same: a crafted one never ends.
     """
@@ -107,7 +107,7 @@ def recorded_cut(
 
 
 def check_origin(plan: TextPlan, losses: WindowLosses, scoring: Scoring) -> None:
-    "Refuse saved losses of another text or of other windows than the plan's; PairingError."
+    "Raise PairingError for saved losses of another text or of other windows than the plan's."
     data_id = whole_data_id(plan) if scoring.per_byte else plan.data_id
     if not losses.data_id or losses.data_id == data_id:
         return
@@ -134,7 +134,7 @@ def _check_questions(
     questions: str,  # the file of the examples
     to_answer: str,  # the command that makes the file again
 ) -> None:
-    "Refuse saved answers to other questions, or without a record of them; PairingError."
+    "Raise PairingError for saved answers to other questions, or without a record of them."
     answered = answers.provenance.get("examples_digest")
     if answered == examples.digest:
         return

@@ -43,7 +43,7 @@ from .weight_differences import find_weights, with_weights
 
 # %% ../../nbs/shell/15_score_arms.ipynb #kinds
 def _check_kinds(kinds: Mapping[str, str], scoring: Scoring) -> None:
-    """Refuse files that cannot be compared with the models beside them; UsageError.
+    """Raise UsageError for files that cannot be compared with the models beside them.
 
     A model on a text is compared with losses; a model that answers questions, with answers.
     """

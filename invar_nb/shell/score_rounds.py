@@ -170,7 +170,7 @@ class Rounds:
 
 # %% ../../nbs/shell/16_score_rounds.ipynb #design
 def design_of(plans: Iterable[TextPlan], scoring: Scoring) -> LooksDesign:
-    """How often, and after how many windows, the texts are looked at; UsageError.
+    """How often, and after how many windows, the texts are looked at; raises UsageError.
 
     A text of few documents is scored window by window in random order. A spread sample of its
     windows (`--windows 40`) would be a second draw, and is refused.

@@ -105,7 +105,7 @@ class Loading:
     ) = None
 
     def __post_init__(self):
-        "Refuse the name of a device that is not known; UsageError."
+        "Raise UsageError for the name of a device that is not known."
         if re.fullmatch(r"auto|cpu|(cuda|mps|xpu|npu|hpu)(:\d+)?", self.device):
             return
         usage(
@@ -198,7 +198,7 @@ class Scoring(Loading):
     ) = None
 
     def __post_init__(self):
-        "Refuse settings that exclude each other; UsageError."
+        "Raise UsageError for settings that exclude each other."
         super().__post_init__()
         if self.windows is not None:
             from invar_nb.arms.spread import Budget
@@ -223,7 +223,7 @@ class Scoring(Loading):
         )
 
     def _check_per_byte(self) -> None:
-        "Refuse options that cut a text where bits per byte need whole documents; UsageError."
+        "Raise UsageError for options that cut a text, as bits per byte need whole documents."
         if not self.per_byte:
             return
         for name in NOT_PER_BYTE:
@@ -235,7 +235,7 @@ class Scoring(Loading):
                 )
 
     def _check_texts(self) -> None:
-        "Refuse texts that are no files, or several of which one has no name; UsageError."
+        "Raise UsageError for texts that are no files, or several of which one has no name."
         texts = self.texts
         for files in texts.values():
             for file in files:
@@ -249,7 +249,7 @@ class Scoring(Loading):
             )
 
     def _check_classes(self) -> None:
-        """Refuse classes of tokens that are unknown, or beside --per-byte; UsageError.
+        """Raise UsageError for classes of tokens that are unknown, or beside --per-byte.
 
         With --per-byte each model has its own tokenizer, so a class holds other tokens for
         each.
@@ -414,7 +414,7 @@ def general_direction(better: Iterable[str] | None) -> str | None:
 
 
 def check_directions(better: Sequence[str] | None) -> None:
-    "Refuse words other than higher and lower, or two for all metrics; UsageError."
+    "Raise UsageError for words other than higher and lower, or two for all metrics."
     for text in better or ():
         word = text.rpartition("=")[2]
         if word not in DIRECTIONS:
@@ -511,7 +511,7 @@ class Columns:
 
 # %% ../../nbs/shell/04_settings.ipynb #onefile1
 def arms_in(columns: Columns) -> dict[str, tuple[str, str]]:
-    """Arms of one table -> (column, the value that their rows have in it); UsageError.
+    """Arms of one table -> (column, the value that their rows have in it); raises UsageError.
 
     "optimizer=adamw,muon" -> {"baseline": ("optimizer", "adamw"), "muon": ("optimizer",
     "muon")}; {} where no arms are named.
@@ -535,7 +535,7 @@ def candidates_in(
     file: str,  # with all arms
     others: Iterable[str] | None,  # files that were typed as candidates; there must be none
 ) -> dict[str, str]:
-    "Candidate -> the one file that holds all arms; UsageError."
+    "Candidate -> the one file that holds all arms; raises UsageError."
     arms = arms_in(columns)
     if others:
         usage(
@@ -604,7 +604,7 @@ class Measured:
     ) = None
 
     def __post_init__(self):
-        "Refuse a direction other than higher and lower; UsageError."
+        "Raise UsageError for a direction other than higher and lower."
         check_directions(self.better)
 
 # %% ../../nbs/shell/04_settings.ipynb #agreedc
@@ -800,7 +800,7 @@ class Planning:
     ) = None
 
     def __post_init__(self):
-        "Refuse a direction other than higher and lower; UsageError."
+        "Raise UsageError for a direction other than higher and lower."
         check_directions(self.better)
 
 # %% ../../nbs/shell/04_settings.ipynb #f04702a8

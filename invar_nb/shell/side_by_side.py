@@ -57,7 +57,7 @@ def _free_memory(device: object) -> int:  # a torch device
 
 
 def check_memory(models: list[str], loading: Loading) -> None:
-    "Refuse two models that do not fit into memory together, before one is loaded; UsageError."
+    "Raise UsageError, before one is loaded, for two models that do not fit into memory."
     import_torch("compare")
     device = as_device(loading.device)
     free = _free_memory(device)

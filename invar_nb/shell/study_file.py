@@ -135,7 +135,7 @@ def read_toml(path: Path) -> dict:
 
 
 def check_levels(data: object, where: str) -> None:
-    "Refuse tables and lists nested deeper than MOST_LEVELS; UsageError."
+    "Raise UsageError for tables and lists nested deeper than MOST_LEVELS."
     level = [data]
     for _ in range(MOST_LEVELS):
         inner: list[object] = []
@@ -160,7 +160,7 @@ def check_known(
     subject: str,  # what has this name, for the error message
     cure: str = "",  # "": the nearest of the names
 ) -> None:
-    "Refuse a name that is not one of `names`, and suggest the nearest; UsageError."
+    "Raise UsageError for a name that is not one of `names`, and suggest the nearest."
     if name not in names:
         usage(
             f"{subject} must be one of {', '.join(sorted(names))}",
@@ -173,7 +173,7 @@ def set_keys(
     data: Mapping[str, object],  # section -> key -> value, of a study file or empty
     texts: Iterable[str],  # KEY=VALUE or SECTION.KEY=VALUE
 ) -> dict[str, object]:
-    "The data of a study file with the keys that --set gives, which win; UsageError."
+    "The data of a study file with the keys that --set gives, which win; raises UsageError."
     with_keys = dict(data)
     for text in texts:
         section, values = parse_set(text)
@@ -184,7 +184,7 @@ def set_keys(
 
 
 def parse_set(text: str) -> tuple[str, dict[str, object]]:
-    """(section, {key: value}) of a text typed after --set; UsageError.
+    """(section, {key: value}) of a text typed after --set; raises UsageError.
 
     "bos=add" -> ("scoring", {"bos": "add"}); of two sections with the key the last one is
     taken.
@@ -205,9 +205,10 @@ def parse_set(text: str) -> tuple[str, dict[str, object]]:
 
 
 def _decoded_key(text: str) -> dict[str, object]:
-    """{key:
+    """The key and value of "KEY=VALUE", as {key: value}.
 
-    value} of "KEY=VALUE"; the value is read as TOML, else taken as text; UsageError.
+    The value is read as TOML, or else taken as text, so that a word needs no quotes. Raises
+    UsageError for a text without a key or a "=".
     """
     key, mark, value = text.partition("=")
     if not mark or not key.strip():
@@ -231,7 +232,7 @@ def refuse_allowed(
     name: str,  # of the setting
     value: object,
 ) -> None:
-    """Refuse a study file that would let foreign code run; UsageError.
+    """Raise UsageError for a study file that would let foreign code run.
 
     A study file may come from somebody else. It may forbid such code, but only the command
     line may allow it: files of Python in a model, pickled weights, regular expressions of any
@@ -262,7 +263,7 @@ def refuse_hosts(
     typed: Iterable[str],  # models of the command line
     named: Iterable[str],  # models that only the study file names
 ) -> None:
-    """Refuse a server that only a study file names, where it would be sent a key; UsageError.
+    """Raise UsageError for a server that only a study file names, if it would get a key.
 
     A study file may come from somebody else, who must not decide where the key goes.
     """
@@ -336,7 +337,7 @@ class StudyFile:
 
 
 def load_study(path: Path | None, keys: Iterable[str] = ()) -> StudyFile:
-    "Read a study file and the keys of --set, which win over the file; UsageError."
+    "Read a study file and the keys of --set, which win over the file; raises UsageError."
     where = str(path or "--set")
     typed = set_keys({}, keys)
     data = set_keys(read_toml(path) if path else {}, keys)
@@ -358,7 +359,7 @@ def load_study(path: Path | None, keys: Iterable[str] = ()) -> StudyFile:
 
 
 def _table(data: object, section: str, where: str) -> dict:
-    "One section of a study file, checked against its shape; UsageError."
+    "One section of a study file, checked against its shape; raises UsageError."
     holds_paths = section not in SECTIONS
     try:
         table = msgspec.convert(data, SHAPES[section])
@@ -380,7 +381,7 @@ def _table(data: object, section: str, where: str) -> dict:
 
 # %% ../../nbs/shell/05_study_file.ipynb #sf08
 def values_for(study: StudyFile, section: str, group: object) -> dict[str, object]:
-    """Field -> value, from a section of a study file for one group of options; UsageError.
+    """Field -> value, from a section of a study file for one group; raises UsageError.
 
     Options that were typed are left out, since they win over the file.
     """
@@ -419,7 +420,7 @@ def _setting_of(key: str, section: str, study: StudyFile) -> Setting:
 
 
 def _check_not_set(key: str, study: StudyFile) -> None:
-    """Refuse a key typed after --set that this command does not read; UsageError.
+    """Raise UsageError for a key typed after --set that this command does not read.
 
     In a file the same key is allowed: other commands read the file too.
     """
@@ -437,9 +438,9 @@ def _is_typed(setting: Setting, group: object) -> bool:
 
 
 def columns_for(study: StudyFile, group: Columns) -> dict[str, list[str]]:
-    """The field `column`:
+    """The field `column` of the options: typed roles, then the file's that were not typed.
 
-    roles that were typed, then the file's roles that were not; UsageError.
+    Raises UsageError for a typed text or a value of the file that names no column.
     """
     columns = [*(group.column or ())]
     typed = roles_of(columns)
@@ -483,7 +484,7 @@ def read_study(
     job: Job | None = None,  # options as typed, which win over the file
     keys: Iterable[str] | None = None,  # of --set, which win over the file
 ) -> Request:
-    "Read a study file and join it with what was typed, which wins; UsageError."
+    "Read a study file and join it with what was typed, which wins; raises UsageError."
     study = load_study(path, keys or ())
     job = with_values(job or Job(), study)
     check_servers(study, baseline, candidates)
@@ -497,9 +498,9 @@ def read_study(
 def check_servers(
     study: StudyFile, baseline: str | None, candidates: Iterable[str] | None
 ) -> None:
-    """Refuse servers that the file names and nobody typed, where they would get a key;
+    """Raise UsageError for servers that only the file names, where they would get a key.
 
-    UsageError.
+    A study file may come from somebody else, who could so collect the user's API key.
     """
     typed = [*(candidates or ())]
     from_file = [] if candidates else [*study.candidates.values()]
@@ -511,9 +512,9 @@ def check_servers(
 
 
 def with_values(job: Job, study: StudyFile) -> Job:
-    """The job with the settings of a study file, where options do not say otherwise;
+    """The job with the settings of a study file, where options do not say otherwise.
 
-    UsageError.
+    Raises UsageError for a setting with a value that its option would not take.
     """
     for section, name in GROUPS.items():
         group = getattr(job, name)

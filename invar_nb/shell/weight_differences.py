@@ -37,7 +37,8 @@ def _texts_to_read(scoring: Scoring) -> list[list[str]]:
     texts = list(scoring.texts.values())
     questions = getattr(scoring, "questions", None)  # only a comparison has any
     if questions:
-        texts.append([questions.split("=")[-1]])
+        _, _, file = questions.rpartition("=")  # [NAME=]FILE, as it is typed
+        texts.append([file])
     return texts
 
 

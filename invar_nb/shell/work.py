@@ -116,7 +116,7 @@ def find_questions(
     quiet: bool = False,
     cluster: str | None = None,  # column whose value related questions share
 ) -> Examples:
-    """Read the questions of a file; UsageError.
+    """Read the questions of a file; raises UsageError.
 
     With training texts given, the column "leaked" says "yes" for each question that stands in
     one of them together with its answer.

@@ -60,7 +60,7 @@ class Workflow:
                 )
 
     def check_models(self) -> None:
-        "Refuse files of results where the workflow needs models to score; UsageError."
+        "Raise UsageError for files of results where the workflow needs models to score."
         for name in (self.baseline, self.candidate):
             if holds_results(name):
                 usage(
@@ -100,9 +100,9 @@ class Workflow:
 
 
 def holds_results(argument: str) -> bool:
-    """Whether this is a file or folder of results;
+    """Whether an argument is a file or folder of results.
 
-    False for a model, or where nothing is there.
+    False for a model, and where nothing is there.
     """
     try:
         return arm_kind(argument) not in SCORED
@@ -117,7 +117,7 @@ def is_ignored() -> bool:
 
 # %% ../../nbs/shell/28_workflow.ipynb #wf09
 def write_workflow(workflow: Workflow) -> tuple[dict, str]:
-    """Write both files; UsageError.
+    """Write both files; raises UsageError.
 
     Returns what the command prints: (facts for --json, a sentence).
     """
@@ -136,7 +136,7 @@ def write_workflow(workflow: Workflow) -> tuple[dict, str]:
 
 
 def _check_new(contents: Mapping[Path, bytes]) -> None:
-    "Refuse to replace a file with other content; UsageError."
+    "Refuse to replace a file with other content; raises UsageError."
     for file, data in contents.items():
         is_same = file.is_file() and file.read_bytes() == data
         if file.exists() and not is_same:

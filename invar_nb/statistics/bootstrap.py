@@ -450,7 +450,9 @@ def _no_spread(delta: np.ndarray, scale: float) -> str | None:
 
 
 def _p_of_signs(mean: float, n: int) -> float | None:
-    "The p-value of n equal deltas, by the sign test; None for a single one."
+    """The p-value of n equal deltas, by the sign test; None for a single one.
+
+    Of the 2^n patterns of signs, two lie as far from 0: all plus and all minus."""
     if n == 1:
         return None
     return 1.0 if mean == 0 else 2.0 ** (1 - n)

@@ -149,7 +149,7 @@ _EPS = 2.0**-52
 
 
 def _is_single(effective: float) -> bool:
-    "Whether one unit has all the weight: its effective number of units is 1 but for rounding."
+    "Whether one unit has all the weight: the effective number of units is 1 up to rounding."
     return effective - 1 < 1e-9
 
 
@@ -180,7 +180,10 @@ def jackknife_sums(
     sums: list[float],  # sum y^2 .. y^6 and sum e^2
     scale: tuple[float, float] = (1, 1),  # what y and e were multiplied by
 ) -> Jackknife:
-    "The Jackknife from its power sums (@eq-jackknife-power-sums), or one without spread."
+    """The Jackknife from its power sums (@eq-jackknife-power-sums), or one without spread.
+
+    There is none where one unit has all the weight, and where the influences y are no larger
+    than what rounding of the losses leaves, so that all units changed by the same amount."""
     parts = dict(estimate=estimate, units_eff=effective)
     if _is_single(effective):
         return _no_spread(n, "single_pair", **parts)

@@ -178,9 +178,9 @@ def n_for_power(
     delta = abs(delta)
     margin = margin or 0.0
     s = standard_deviation
-    if delta == margin == 0 or power >= 1:
+    if delta == margin == 0 or power >= 1:  # nothing to find, or never surely
         return None
-    if s == 0:
+    if s == 0:  # without spread two units are enough, the fewest with an interval
         return 2
     return smallest_n(
         lambda n: (
@@ -201,6 +201,8 @@ def chance_beyond(
 ) -> float:
     "Chance that the estimate of n units shows a loss beyond a limit (@eq-planning-limit)."
     if step:
+        # Estimates are multiples of the step. The normal law is cut half a step before the
+        # first multiple beyond the limit (continuity correction).
         limit = step * (math.floor(limit / step + 1e-9) + 0.5)
     return float(ndtr(math.sqrt(n) * (delta - limit) / max(pilot.upper(assurance), 1e-300)))
 

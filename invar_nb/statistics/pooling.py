@@ -66,7 +66,10 @@ def pool_fixed(
     weights: np.ndarray,  # at least 0, shape (K,); only their proportions count
     skewness: np.ndarray | None = None,  # c_k, shape (K,); None: 0
 ) -> Pooled:
-    "The change on these texts with given weights, @eq-pooling-fixed; raises ContractError."
+    """The change on these texts with given weights, @eq-pooling-fixed; raises ContractError.
+
+    Where no text has any spread, the degrees of freedom are the smallest of the texts, as
+    nothing tells which of them counts most."""
     estimates, nu, weights = (np.asarray(x, float) for x in (estimates, nu, weights))
     if not weights.sum() > 0:
         refuse(
@@ -111,6 +114,7 @@ def _between(estimates: np.ndarray, errors: np.ndarray) -> float:
     Q falls as tau^2 rises, so the solution is found by halving a bracket. 0 where Q is
     small enough without tau^2."""
     k = len(estimates)
+    # At K times the variance of the estimates Q is at most 1; the last term keeps high > 0
     low, high = 0.0, float(np.var(estimates)) * k + 1e-300
     if errors.all() and _disagreement(0.0, estimates, errors)[0] <= k - 1:
         return 0.0
@@ -141,6 +145,8 @@ def pool_random(
         return _pooled(estimates[0], 0.0, k - 1.0, np.full(k, 1 / k), spread=0.0)
     tau2 = _between(estimates, errors)
     q, mean, w = _disagreement(tau2, estimates, errors)
+    # q / (K - 1) is the variance that is seen over the one expected; where it is below 1 the
+    # texts agree by chance, and no interval is made narrower for that
     error = math.sqrt(max(1.0, q / (k - 1)) / float(w.sum()))
     return _pooled(mean, error, k - 1.0, w / w.sum(), spread=math.sqrt(tau2))
 

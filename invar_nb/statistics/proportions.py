@@ -219,7 +219,7 @@ def tango_p_value(
     "Two-sided p-value of p_B - p_A = delta on the same examples (Tango 1998)."
     off = abs(b - a - n * delta)
     variance = _variance(delta, a, b, n)
-    if not variance > 0:
+    if not variance > 0:  # under this hypothesis only one count is possible
         return float(off == 0)
     return 2 * float(ndtr(-off / math.sqrt(variance)))
 
@@ -269,8 +269,9 @@ def tango_power(
     """Power: chance that Tango's interval excludes 0 on the side of delta, by enumeration.
 
     Of n examples m are discordant; m is binomial, and nine standard deviations of it are
-    enumerated. Given m, the number of them that count for delta is binomial, too, and the
-    interval excludes 0 where they outnumber the others by more than z sqrt(m)."""
+    enumerated, and 20 more where that is little. Given m, the number of them that count for
+    delta is binomial, too, and the interval excludes 0 where they outnumber the others by more
+    than z sqrt(m)."""
     delta = abs(delta)
     psi = max(discordance, delta)
     if psi == 0:
@@ -385,7 +386,7 @@ def _sign_p_values(a: int, b: int) -> tuple[float, float]:
     count half, so it is the sum of the tails up to it and below it."""
     smaller = min(a, b)
     m = a + b
-    if 2 * smaller == m:
+    if 2 * smaller == m:  # equal counts: every outcome lies as far from a half, or farther
         return 1.0, 1.0
     at_most = float(betainc(m - smaller, smaller + 1, 0.5))
     below = float(betainc(m - smaller + 1, smaller, 0.5)) if smaller else 0.0

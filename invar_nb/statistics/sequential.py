@@ -128,7 +128,8 @@ def edge_z(
 ) -> float:
     """z statistic against the hypothesis that the change is `edge` (@eq-sequential-z).
 
-    It is positive where the estimate lies above the edge."""
+    It is positive where the estimate lies above the edge. Without a p-value, from a single
+    unit, it is 0, which decides nothing."""
     p = fit.p_value(edge)
     if p is None:
         return 0.0

@@ -29,12 +29,19 @@ from .totals import UnitTotals, as_pairs, round_off, unit_codes, units_eff
 
 # %% ../../nbs/statistics/02_serial.ipynb #c014
 def cosine_terms(n: int) -> int:
-    "J: number of cosines that give the variance of n correlated windows (@eq-serial-cosines)."
+    """J: number of cosines for the variance of n correlated windows (@eq-serial-cosines).
+
+    At most 8, so that the interval sees as far as n/8 windows however long the text is; with
+    more, longer texts would be judged by shorter waves. Of n windows there are n - 1 cosines,
+    and at least 2 are used where there are as many."""
     return min(8, n - 1, max(2, round(0.4 * n ** (2 / 3))))
 
 
 def alarm_terms(n: int) -> int:
-    "K: number of cosines that the alarm for slow waves looks at (@eq-serial-alarm)."
+    """K: number of cosines that the alarm for slow waves looks at (@eq-serial-alarm).
+
+    The slowest third of them is compared with the others, so there must be more of them than
+    the `cosine_terms` that give the variance."""
     return min(56, n - 1, max(2, 2 * round(0.4 * n ** (2 / 3))))
 
 
@@ -119,22 +126,28 @@ def _has_slow_waves(squares: np.ndarray, waves: _Waves) -> bool:
 def _widen(fit: Jackknife, influence: np.ndarray) -> Jackknife:
     """The jackknife with a standard error that counts the correlation of neighbours.
 
-    The mean square of the slowest waves, over what it is if nothing is serial, is what
-    correlation multiplies the variance by (@eq-serial-joined). The influences are in text
-    order."""
+    `influence` holds the influence of each window in text order. Its J slowest waves give a
+    variance that counts correlation, SE_c^2 (@eq-serial-error); the sum of the squared
+    influences is what that variance would be without correlation. Their ratio is the factor
+    by which correlation multiplies the variance, and so the jackknife's (@eq-serial-joined).
+    """
     if fit.fallback is not None:
         return fit
     waves = _waves(influence.size)
     terms = waves.variance
     squares = slow_parts(influence, waves.total)
     squares *= squares
+    # SE_c^2 is n/J times the sum of the L_j^2, and L_j^2 is 2/n times the square of a wave
     ratio = 2 / terms * float(squares[:terms].sum()) / float(influence @ influence)
     error = fit.standard_error * math.sqrt(ratio)
-    if influence.size < FEWEST_WINDOWS:  # they may show less variance by chance alone
+    if influence.size < FEWEST_WINDOWS:  # so few waves may show too little variance by chance
         error = max(error, fit.standard_error)
     alarm = None
     if _has_slow_waves(squares, waves):
         alarm = "slow_waves"
+    # The variance is now a product of two estimates, the ratio with J degrees of freedom and
+    # the jackknife's with nu. The relative variance of an estimate is 2/dof, and those of the
+    # factors add up: 2/dof = 2/J + 2/nu.
     return replace(
         fit,
         standard_error=error,
@@ -178,7 +191,9 @@ def _with_influence(
 
 
 def _of_windows(fit: Jackknife, weights: np.ndarray) -> Jackknife:
-    "The fit of blocks with the number of windows, and their effective number, in it."
+    """The fit of blocks, which then names the number of windows and their effective number.
+
+    A fit of the windows themselves has both already and is returned as it is."""
     if fit.n_units == weights.size:
         return fit
     return replace(fit, n_units=weights.size, units_eff=units_eff(weights))
@@ -240,7 +255,8 @@ UNITS = ("serial", "windows", "documents")
 def _sums(delta: np.ndarray, tokens: np.ndarray) -> tuple[float, float, float] | None:
     """(sum t, sum t d, sum t^2), or None where the counts have to be checked one by one.
 
-    That is where they are not whole, below 1, or too large together for exact sums."""
+    They have to be where some are not whole or below 1, or where their sum may exceed 2^53,
+    up to which float64 counts exactly."""
     n = tokens.size
     size = 32768  # windows that stay in the cache
     sums = (0.0, 0.0, 0.0)
@@ -385,12 +401,18 @@ def fit_totals(
     baseline: tuple[str, str]
     | None = None,  # names of N and W of the other arm, if it has any
 ) -> Jackknife:
-    "Jackknife of sum N / sum W of totals, or of its change; missing windows are refused."
+    """Jackknife of sum N / sum W of totals, or of its change; missing windows are refused.
+
+    The units of long serial totals are blocks of neighbouring windows. The result then names
+    the number of windows, and their effective number by Kish, (sum W)^2 / sum W^2 over
+    windows. A block's own W does not give the sum of W^2 over its windows, which the totals
+    keep in the column "W^2" ("tokens^2"). Without that column the effective number stays that
+    of the blocks."""
     _check_complete(totals.spans.tolist())
     fit = _fit_columns(totals, numerator, weight, baseline)
     windows = int(totals.windows.sum())
     if totals.kind != "serial" or windows == fit.n_units:
-        return fit
+        return fit  # its units are documents, or each is a single window
     effective = fit.units_eff
     squares = totals.columns.get(f"{weight}^2")
     if squares is not None:

@@ -110,7 +110,7 @@ class Family:
         adjusted = np.array(p_values, float)
         highest = 0.0
         for k in np.argsort(adjusted, kind="stable"):
-            if self.member[k] < 0:
+            if self.member[k] < 0:  # a candidate of which no unit moved is not tested
                 continue
             # a hypothesis is tested beside those that are not rejected before it
             remaining = np.unique(self.member[(p_values >= p_values[k]) & (self.member >= 0)])
@@ -126,8 +126,9 @@ class Family:
         p = float(np.min(p_values))
         m = max(self.size, 1)
         bonferroni = min(m * p, 1.0)
+        # Without loadings only the bound is known; near 0 and at 1 it is as good as exact
         if self.loadings is None or bonferroni < 1e-9 or p == 1:
-            return bonferroni  # so small that the bound is as good
+            return bonferroni
         c = -float(stdtrit(self.nu, p))
         return min(max(_outside(c, self.loadings, self.nu, True), p), bonferroni)
 
@@ -135,7 +136,7 @@ class Family:
 def _adjusted(family: Family, p: float, remaining: np.ndarray) -> float:
     "Chance that the smallest p-value among these statistics is p or less, if nothing changed."
     sidak = -math.expm1(remaining.size * math.log1p(-p)) if p < 1 else 1.0
-    if family.loadings is None or sidak < 1e-9:
+    if family.loadings is None or sidak < 1e-9:  # only the bound is known, or as good as exact
         return sidak
     c = -float(stdtrit(family.nu, p / 2))
     return min(max(_outside(c, family.loadings[remaining], family.nu), p), sidak)
