@@ -157,7 +157,7 @@ def questions_section(p: Mapping[str, float]) -> QuestionsSection:
     return QuestionsSection(**{name: p.get(name) for name in QUESTIONS})
 
 
-def row_section(row: Row, verdict: Acceptance = Acceptance()) -> RowSection:
+def row_section(row: Row, verdict: Acceptance) -> RowSection:
     "A row as the plain values that a document keeps."
     blind_spot = None
     if spot := row.blind_spot:
