@@ -176,6 +176,17 @@ def evidence(tmp_path, monkeypatch):
         },
         24,
     )
+    rows(
+        Path("wandb.csv"),
+        lambda i: {
+            "Name": f"run-{i}",
+            "State": "finished",
+            "optimizer": ("adamw", "muon")[i % 2],
+            "seed": i // 2,
+            "val/loss": 2 + i % 4 / 10 + i % 2 * (i % 3) / 10,
+        },
+        24,
+    )
     Path("references.txt").write_text(
         "the cat sat on the mat\n" * 4 + "a dog came in from the rain\n" * 12
     )
