@@ -530,7 +530,7 @@ def study(  # noqa: PLR0913 (a parameter for each rule that is typed often)
     metrics: str | Metric | Collection[str | Metric] = (),  # (): all
     by: str | Collection[str] | None = None,  # columns to slice by; None: the usual ones
     level: float = 0.95,  # confidence of the intervals
-    units: str = "auto",  # or documents, clusters, serial, windows, items
+    units: str = "auto",  # independent ones: documents, clusters, serial, windows, items
     method: str = "jackknife",  # or bca, percentile: bootstraps
     replicates: int | None = None,  # of a bootstrap; None: exact
     seed: int | None = None,  # of the draws of a bootstrap
@@ -706,7 +706,7 @@ def compare(  # noqa: PLR0913 (a parameter for each rule that is typed often)
     metrics: str | Metric | Collection[str | Metric] = (),  # (): all
     by: str | Collection[str] | None = None,  # columns to slice by; None: the usual ones
     level: float = 0.95,  # confidence of the intervals
-    units: str = "auto",  # or documents, clusters, serial, windows, items
+    units: str = "auto",  # independent ones: documents, clusters, serial, windows, items
     method: str = "jackknife",  # or bca, percentile: bootstraps
     replicates: int | None = None,  # of a bootstrap; None: exact
     seed: int | None = None,  # of the draws of a bootstrap
