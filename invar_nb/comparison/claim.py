@@ -84,8 +84,8 @@ def claim_alone(d: Difference, margin: float) -> str:
     """The claim about one difference by itself, without a family of others.
 
     Losses that agree on every item are "equivalent", however few the units, since nothing is
-    left to chance. Otherwise evidence that bears no claim (`Difference.enough`) is
-    "inconclusive", whatever its interval."""
+    left to chance. Otherwise evidence that bears no claim, since its units are too few or
+    dominated by some, is "inconclusive", whatever its interval."""
     if is_identical(d):
         return "equivalent"
     if not d.enough:

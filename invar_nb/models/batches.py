@@ -260,7 +260,7 @@ def plan_scoring(
     The checks run before anything is scored: token ids must be in the model's vocabulary,
     windows inside their documents and within the length that the model was built for. Raises
     ContractError for what is not so. How windows are batched depends on the model, since
-    padding or neighbours in a batch may move its losses (`_choose_batching`)."""
+    padding or neighbours in a batch may move its losses."""
     windows = tuple(windows)
     documents = as_documents(token_ids)
     if batch_tokens is not None:
