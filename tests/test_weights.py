@@ -27,7 +27,7 @@ from invar_nb.models.load import find_checkpoint, load_model, read_gguf
 from invar_nb.models.settings_diff import compare_settings
 from invar_nb.models.weights import compare_weights, not_comparable
 from invar_nb.shell.model_checks import fit_models
-from invar_nb.shell.settings import Scoring
+from invar_nb.shell.settings import Comparing, Scoring
 
 torch = pytest.importorskip("torch")
 safetensors = pytest.importorskip("safetensors.torch")
@@ -642,3 +642,14 @@ def test_a_word_that_differs_is_named_and_equal_vocabularies_are_not(tmp_path):
     other["tokenizer.ggml.tokens"] = [*other["tokenizer.ggml.tokens"][:-1], "new"]
     (line,) = compare_settings(made["F16"], replace(made["Q8_0"], metadata=other))
     assert "tokenizer.ggml.tokens" in line and 'is "new"' in line
+
+
+@pytest.mark.parametrize("typed", ["a=b.jsonl", "quiz=q.jsonl", "q.jsonl"])
+def test_a_file_of_questions_may_have_an_equals_sign_in_its_name(tmp_path, monkeypatch, typed):
+    from invar_nb.shell import weight_differences as arms_page
+
+    monkeypatch.chdir(tmp_path)
+    for name in ("a=b.jsonl", "q.jsonl"):
+        Path(name).write_text("x" * 400)
+    scoring = Comparing(questions=typed)
+    assert arms_page.tokens_to_score(scoring) == 400 / arms_page.BYTES_A_TOKEN

@@ -25,7 +25,7 @@ from ..models.text_plan import DEFAULT_LENGTH
 from ..models.weights import compare_weights
 from .arm_kind import LOCAL, arm_kind
 from .model_checks import name_among
-from .settings import Scoring
+from .settings import Scoring, name_texts
 from .terminal import Progress, say
 
 # %% ../../nbs/shell/13_weight_differences.ipynb #bud2
@@ -37,8 +37,7 @@ def _texts_to_read(scoring: Scoring) -> list[list[str]]:
     texts = list(scoring.texts.values())
     questions = getattr(scoring, "questions", None)  # only a comparison has any
     if questions:
-        _, _, file = questions.rpartition("=")  # [NAME=]FILE, as it is typed
-        texts.append([file])
+        texts += name_texts([questions]).values()
     return texts
 
 
