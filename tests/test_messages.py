@@ -407,3 +407,54 @@ def test_runs_as_a_tracker_exports_them(said, tmp_path):
         (tmp_path / "w.csv").read_text().replace("crashed", "finished")
     )
     assert "wrote no number for val_loss" in said(f"compare empty.csv {how}")[1]
+
+
+@pytest.mark.parametrize("column", ["random_state", "train_seed", "config.seed"])
+def test_runs_without_a_usual_column_of_seeds_are_told_to_name_it(said, tmp_path, column):
+    "Their rows are no examples: nothing asks for an id, tokens or a loss, and the cure works."
+    rows = [
+        f"{opt}-{i},{opt},{i},{3 + i / 100 - (opt == 'b') / 9}"
+        for opt in "ab"
+        for i in range(6)
+    ]
+    (tmp_path / "w.csv").write_text("\n".join([f"Name,opt,{column},val/loss", *rows]) + "\n")
+    how = "compare w.csv --column arm=opt=a,b --metric val/loss"
+    if column != "config.seed":
+        for typed in (
+            "",
+            " --column loss=val/loss",
+            f" --column loss=val/loss --column id={column}",
+        ):
+            code, text = said(how + typed)
+            left_out = " ".join(sorted(typed.split(" --column ")[1:]))
+            assert code == 2 and "runs need a column of seeds" in text
+            assert f"Write --column seed={column}" in text
+            assert all(word in text.partition("leave out")[2] for word in left_out.split())
+        code, text = said(how.replace("compare", "evaluate").replace("a,b", "a"))
+        assert code == 2 and f"Write --column seed={column}" in text
+    code, text = said(f"{how} --column seed={column} --column loss=val/loss")
+    assert code == 2 and "Leave out --column loss=val/loss" in text
+    code, text = said(f"{how} --column seed={column}")
+    assert code == 0 and "over 6 seeds" in text
+    code, text = said(f"{how} --column seed=Name")
+    assert (
+        code == 3
+        and "the seed of a run must be a whole number" in text
+        and "--seed" not in text
+    )
+    noted = f"of runs over seeds write --column seed={column} --metric val/loss"
+    code, text = said(f"{how.replace('--metric', '--score')} --column id={column}")
+    assert code == 0 and (noted in text) == ("seed" in column)
+
+
+def test_examples_with_a_metric_of_ours_are_no_runs(said, tmp_path):
+    "A column may be called as one of our metrics, and seeds may be missing altogether."
+    rows = [f"{i},{2 + i / 100},{30 + i},9,7" for i in range(30)]
+    (tmp_path / "a.csv").write_text(
+        "\n".join(["doc_id,loss,tokens,perplexity,data_seed", *rows]) + "\n"
+    )
+    (tmp_path / "b.csv").write_text((tmp_path / "a.csv").read_text().replace(",2.1", ",2.2"))
+    assert said("compare a.csv b.csv --metric perplexity")[0] in (0, 1)
+    (tmp_path / "w.csv").write_text("opt,val\na,1.5\na,1.6\nb,1.4\nb,1.3\n")
+    code, text = said("compare w.csv --column arm=opt=a,b --metric val")
+    assert code == 2 and "Add a column seed with the seed of each run" in text
