@@ -409,6 +409,56 @@ def test_runs_as_a_tracker_exports_them(said, tmp_path):
     assert "wrote no number for val_loss" in said(f"compare empty.csv {how}")[1]
 
 
+def test_arms_of_one_table_are_named_by_their_values(said, tmp_path):
+    rows = [
+        f"{opt},{i},{3 + i / 100 - (opt == 'b') * (i % 3) / 50}"
+        for opt in "ab"
+        for i in range(6)
+    ]
+    (tmp_path / "w.csv").write_text("\n".join(["opt,seed,loss", *rows]) + "\n")
+    how = "w.csv --column arm=opt=a,b --metric loss"
+    assert "invar-nb compare: a and b of w.csv" in said(f"compare {how}")[1]
+    assert "invar-nb plan: a and b of w.csv" in said(f"plan {how} --margin 2%", out=None)[1]
+
+
+def test_slicing_by_a_column_of_objects_names_a_field_of_it(said, tmp_path):
+    rows = [
+        {"id": i, "label": "y", "prediction": "yn"[i % 5 == 0], "meta": {"of": "ab"[i % 2]}}
+        for i in range(40)
+    ]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "b.jsonl").write_text((tmp_path / "a.jsonl").read_text())
+    code, text = said("compare a.jsonl b.jsonl --by meta")
+    assert code == 2 and "'meta', which holds nested values, such as meta.of" in text
+    assert said("compare a.jsonl b.jsonl --by meta.of")[0] == 0
+
+
+def test_a_margin_of_a_score_has_its_shown_name_where_only_one_is_meant(said, tmp_path):
+    "Two tasks with two scores have one margin, of score: no name is offered and then refused."
+    for name in "ab":
+        for task, metric in (("t", "f1"), ("u", "em")):
+            (tmp_path / name).mkdir(exist_ok=True)
+            rows = [
+                {
+                    "doc_id": i,
+                    "filter": "none",
+                    "metrics": [metric],
+                    "doc": {"q": f"{task} {i}"},
+                }
+                | {"target": "", "arguments": [], "filtered_resps": [""]}
+                | {metric: (i * 7 % 10 - (name == "b") * (i % 3)) / 12 + 0.2}
+                for i in range(40)
+            ]
+            text = "".join(json.dumps(row) + "\n" for row in rows)
+            (tmp_path / name / f"samples_{task}.jsonl").write_text(text)
+    assert said("compare a b --task t --margin f1=5%")[0] < 2
+    code, text = said("compare a b --margin accuracy=5%")
+    assert code == 2 and "Choose from score." in text
+    assert said("compare a b --margin score=5%")[0] < 2
+    code, text = said("compare a b --margin f1=5%")
+    assert code == 2 and "--margin score=5%" in text
+
+
 @pytest.mark.parametrize("column", ["random_state", "train_seed", "config.seed"])
 def test_runs_without_a_usual_column_of_seeds_are_told_to_name_it(said, tmp_path, column):
     "Their rows are no examples: nothing asks for an id, tokens or a loss, and the cure works."

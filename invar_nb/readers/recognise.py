@@ -340,6 +340,8 @@ def _cure_of_file(path: Path) -> str:
             f"{path}, which is UTF-16",
             "Save it as UTF-8: Get-Content OLD | Set-Content -Encoding utf8 NEW",
         )
+    if b"\0" in head:
+        _refuse_unmarked(path, head)
     if b"kl_divergence: computing over" in head:
         return (
             "This log of --kl-divergence has rounded numbers of one comparison: name "
@@ -356,6 +358,20 @@ def _cure_of_file(path: Path) -> str:
             "build of 2024 or later, llama-perplexity ... > FILE 2>&1"
         )
     return "Check the path, or write a table with id and score"
+
+
+def _refuse_unmarked(path: Path, head: bytes) -> None:
+    "Refuse a text in UTF-16 without the mark at its beginning: every second byte is 0."
+    names = {0: "bigendianunicode", 1: "unicode"}  # of the encodings, in PowerShell
+    for first, name in names.items():
+        if not any(head[first::2]) and all(head[1 - first :: 2]):
+            refuse(
+                "find_source",
+                "a text must be UTF-8",
+                f"{path}, which is UTF-16",
+                f"Save it as UTF-8: Get-Content -Encoding {name} OLD | Set-Content -Encoding "
+                "utf8 NEW",
+            )
 
 
 def _refuse_unknown(path: Path) -> NoReturn:

@@ -8,7 +8,7 @@ __all__ = ['as_reading', 'runs_arm', 'arms_of_tables', 'check_tables', 'values_o
 
 # %% ../../nbs/shell/24_file_arms.ipynb #fa03
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -283,6 +283,7 @@ def arms_of_files(
     places = {Path(argument).resolve() for argument in arguments.values()}
     if len(places) == 1 and not reading.arm:
         say("BASELINE and CANDIDATE are the same files", job.output.quiet)
+    _check_by(arms.values(), job.asked.by or ())
     arms = _with_models(arms, arguments, reading)
     _say_other_scores(arms.values(), job.output.quiet)
     arms = _without_name_of_one_task(arms)
@@ -290,6 +291,18 @@ def arms_of_files(
         for _, task in [key for key in arms if key[0] == BASELINE]:
             arms[CONTROL, task] = read_losses(job.scoring.control_file)
     return arms
+
+
+def _check_by(arms: Collection[Arm], by: Iterable[str]) -> None:
+    "Raise UsageError for a column to slice by that was read and slices no arm; it says why."
+    for name in by:
+        reasons = [arm.provenance.get("ignored", {}).get(name) for arm in arms]
+        if all(reasons):
+            usage(
+                "--by must be a column that slices, or a field of one",
+                f"{name!r}, which {reasons[0]}",
+                "Choose another",
+            )
 
 
 def _say_other_scores(arms: Iterable[Arm], quiet: bool) -> None:
