@@ -409,6 +409,38 @@ def test_runs_as_a_tracker_exports_them(said, tmp_path):
     assert "wrote no number for val_loss" in said(f"compare empty.csv {how}")[1]
 
 
+def test_intersect_leaves_texts_out_of_losses_too(said, tmp_path):
+    "A digest of all tokens is of another text where one is missing; a refusal names the cure."
+    rows = [
+        {
+            "id": f"d{i}",
+            "prompt_token_ids": [i, 8, 9],
+            "prompt_logprobs": [None, -1 - i % 3, -2],
+        }
+        for i in range(16)
+    ]
+    other = [
+        {**row, "prompt_token_ids": [0, 8, 8]} if row["id"] == "d3" else row for row in rows
+    ]
+    for name, kept in (("a", rows), ("b", rows[1:]), ("c", rows[:-1]), ("d", other[1:])):
+        (tmp_path / f"{name}.jsonl").write_text(
+            "".join(json.dumps(row) + "\n" for row in kept)
+        )
+    code, text = said("compare a.jsonl b.jsonl --intersect")
+    assert code == 0 and "On the 15 that all have, of 16 (baseline) and 15 (candidate)" in text
+    code, text = said("compare b.jsonl c.jsonl --intersect")
+    assert code == 0 and "On the 14 that all have, of 15 (baseline) and 15 (candidate)" in text
+    assert said("compare a.jsonl a.jsonl --intersect")[0] == 0
+    code, text = said("compare a.jsonl d.jsonl --intersect")
+    assert code == 3 and "data_id must match" in text
+    for name, n in (("l", 16), ("m", 15)):
+        lines = [f"d{i},{2 + i / 100},{30 + i}" for i in range(n)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["id,loss,tokens", *lines]) + "\n")
+    code, text = said("compare l.csv m.csv")
+    assert code == 3 and "which --intersect does" in text
+    assert said("compare l.csv m.csv --intersect")[0] == 0
+
+
 def test_arms_of_one_table_are_named_by_their_values(said, tmp_path):
     rows = [
         f"{opt},{i},{3 + i / 100 - (opt == 'b') * (i % 3) / 50}"

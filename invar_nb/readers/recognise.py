@@ -45,6 +45,7 @@ from invar_nb.readers.named_columns import (
     ARRAYS,
     TABLE,
     USUAL,
+    text_id,
 )
 from .reader import Example, Reader, Reading, json_lines
 from .translations import TRANSLATIONS
@@ -616,13 +617,25 @@ def _keep_shared_items(arms: Mapping[str, dict[str, Arm]]) -> None:
     """
     for task in next(iter(arms.values())):
         shared = set.intersection(*({*by_task[task].ids} for by_task in arms.values()))
-        if not shared or all(len(by_task[task]) == len(shared) for by_task in arms.values()):
-            continue  # without any, pairing says what differs
+        is_part = bool(shared) and any(
+            len(by_task[task]) > len(shared) for by_task in arms.values()
+        )
         for by_task in arms.values():
             arm = by_task[task]
-            shared_part = arm.take(np.array([name in shared for name in arm.ids]))
-            provenance = {**shared_part.provenance, "intersected": len(arm)}
-            by_task[task] = shared_part.changed(provenance=provenance)
+            if is_part:  # without any shared, pairing says what differs
+                part = arm.take(np.array([name in shared for name in arm.ids]))
+                arm = part.changed(provenance={**part.provenance, "intersected": len(arm)})
+            by_task[task] = _with_own_text(arm)
+
+
+def _with_own_text(arm: Arm) -> Arm:
+    "An arm whose data id is of the texts that it has, where their digests were kept."
+    provenance = {**arm.provenance}
+    texts = provenance.pop("texts", None)
+    if texts is None:
+        return arm
+    own_texts = {name: texts[name] for name in arm.ids}
+    return arm.changed(provenance=provenance, data_id=text_id(own_texts))
 
 
 def read_together(
