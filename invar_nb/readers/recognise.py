@@ -618,14 +618,21 @@ def _keep_shared_items(arms: Mapping[str, dict[str, Arm]]) -> None:
     for task in next(iter(arms.values())):
         shared = set.intersection(*({*by_task[task].ids} for by_task in arms.values()))
         is_part = bool(shared) and any(
-            len(by_task[task]) > len(shared) for by_task in arms.values()
+            _count_before(by_task[task]) > len(shared) for by_task in arms.values()
         )
         for by_task in arms.values():
             arm = by_task[task]
             if is_part:  # without any shared, pairing says what differs
                 part = arm.take(np.array([name in shared for name in arm.ids]))
-                arm = part.changed(provenance={**part.provenance, "intersected": len(arm)})
+                arm = part.changed(
+                    provenance={**part.provenance, "intersected": _count_before(arm)}
+                )
             by_task[task] = _with_own_text(arm)
+
+
+def _count_before(arm: Arm) -> int:
+    "The number of items of an arm, with those that its reader left out."
+    return arm.provenance.get("intersected", len(arm))
 
 
 def _with_own_text(arm: Arm) -> Arm:

@@ -8,7 +8,7 @@ __all__ = ['as_reading', 'runs_arm', 'arms_of_tables', 'check_tables', 'values_o
 
 # %% ../../nbs/shell/24_file_arms.ipynb #fa03
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -310,8 +310,17 @@ def _say_other_scores(arms: Iterable[Arm], quiet: bool) -> None:
     lines: dict[str, None] = {}
     for arm in arms:
         lines |= dict.fromkeys(other_scores(arm))
+        lines |= dict.fromkeys(_bits_as_perplexity(arm))
     for line in lines:
         say(line, quiet)
+
+
+def _bits_as_perplexity(arm: Arm) -> Iterator[str]:
+    "Yield that bits per byte of lm-eval are shown as the perplexity of which they are log2."
+    source = arm.source
+    if source.get("metric") == "bits_per_byte" and source.get("metric_asked"):
+        of_task = f" of {source['task']}" if source.get("task") else ""
+        yield f"bits_per_byte{of_task} is shown as byte perplexity, which is 2 to its power."
 
 
 def _with_models(
