@@ -194,6 +194,7 @@ def test_a_long_text_is_announced_and_its_progress_shown(files, tmp_path, monkey
     from invar_nb.shell import text_plans
 
     monkeypatch.setattr(text_plans, "LONG_TEXT", 10_000)
+    monkeypatch.setattr(text_plans, "VERY_LONG_TEXT", 10_000)
     monkeypatch.setattr(text_plans, "Progress", partial(text_plans.Progress, every=0.0))
     monkeypatch.setattr(text_page, "LONGEST_UNCUT", 2**16)
     monkeypatch.setattr(text_page._pieces, "__defaults__", (2**14, 2**10))
@@ -205,6 +206,7 @@ def test_a_long_text_is_announced_and_its_progress_shown(files, tmp_path, monkey
         assert lines == []
         return
     begun = next(i for i, line in enumerate(lines) if "text: tokenising" in line)
+    assert lines[begun].endswith("; --windows first:7 reads only the beginning")
     scored = next(i for i, line in enumerate(lines) if "scoring 7 windows" in line)
     shares = [float(line.split()[1].rstrip("%,")) for line in lines[begun + 1 : scored]]
     assert len(shares) > 9 and shares == sorted(shares) and shares[-1] == 100

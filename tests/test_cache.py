@@ -606,6 +606,32 @@ def test_force_clears_a_journal_of_other_inputs_and_keeps_one_of_the_same(scored
     )
 
 
+def test_an_interrupted_run_keeps_its_default_folder_and_another_takes_the_next(
+    scored, monkeypatch
+):
+    "Resumed later: the other run has neither deleted its journal nor been refused for it."
+    usual, passes = Scorer.score, []
+
+    def stop(self, batch):
+        if len(passes) == 1:
+            raise KeyboardInterrupt
+        passes.append(batch)
+        return usual(self, batch)
+
+    at = ("--batch-tokens", 64)
+    with monkeypatch.context() as m:
+        m.setattr(Scorer, "score", stop)
+        compare("base", "tuned", *at, code=(130,))
+    err = compare("base", "tuned", *at, "--windows", 30)
+    assert "invar-nb-report is kept for the run that was interrupted there" in err
+    assert Path("invar-nb-report-2/report.json").is_file()
+    assert Path(".invar-nb-report.baseline.journal").is_file()
+    assert not Path("invar-nb-report").exists()
+    compare("base", "tuned", *at)
+    assert Path("invar-nb-report/report.json").is_file()
+    assert not [*Path().glob(".*.journal*")]
+
+
 def test_an_unedited_model_is_identical_before_anything_is_scored(scored):
     """In every profile, on a text that is too short for it; with another config it is scored, and so is a control.
     The report of it is what the next step of a pipeline looks for: there was none, and `export` ended with exit code 2."""

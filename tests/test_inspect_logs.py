@@ -411,6 +411,51 @@ def score(value):
     return lambda log: log["samples"][4]["scores"]["match"].update(value=value)
 
 
+def test_intersect_leaves_out_samples_that_failed_or_are_missing(tmp_path, capsys):
+    "Whole samples: of two epochs both are left out where one failed."
+    whole = read_inspect_log(edited(tmp_path, "texts", lambda log: None), score="match")[
+        "texts"
+    ]
+
+    def failed(log):
+        log["samples"][0]["error"] = {"message": "boom"}
+        del log["samples"][1]["scores"], log["samples"][2]
+        log["samples"][1]["error"] = {"message": "boom"}
+
+    path = edited(tmp_path, "texts", failed)
+    assert "or compare without it: --intersect" in refused(path, score="match")
+    (arm,) = read_inspect_log(path, score="match", intersect=True).values()
+    assert len(arm) == len(whole) - 3 and arm.provenance["intersected"] == len(whole)
+    assert {*arm.ids} < {*whole.ids}
+    missing = edited(tmp_path, "texts", lambda log: log["samples"].pop())
+    assert "compare those that are there: --intersect" in refused(missing, score="match")
+    (tmp_path / "base.json").write_text(json.dumps(log_of("base", "texts")))
+    arms = [str(tmp_path / "base.json"), str(missing)]
+    how = ["--score", "match", "--intersect", "--out", str(tmp_path / "r")]
+    assert main(["compare", *arms, *how]) == 0
+    n = len(whole)
+    counted = f"On the {n - 1} that all have, of {n} (baseline) and {n} (candidate)"
+    assert counted in " ".join(capsys.readouterr().out.split())
+
+    def one_epoch(log):
+        log["samples"][1]["error"] = {"message": "boom"}
+
+    (two,) = read_inspect_log(
+        edited(tmp_path, "choices", lambda log: None), score="choice"
+    ).values()
+    path = edited(tmp_path, "choices", one_epoch)
+    (arm,) = read_inspect_log(path, score="choice", intersect=True).values()
+    assert len(arm) == len(two) - 1
+
+    def all_failed(log):
+        for row in log["samples"]:
+            row["error"] = "boom"
+
+    assert "some sample must be whole" in refused(
+        edited(tmp_path, "texts", all_failed), score="match", intersect=True
+    )
+
+
 @pytest.mark.parametrize(
     "task, scorer, change, part",
     [

@@ -23,6 +23,7 @@ from invar_nb.readers.llama_cpp import (
     read_perplexity_log,
     read_perplexity_pair,
 )
+from invar_nb.readers.recognise import find_source
 from invar_nb.report.verify import verify
 
 
@@ -440,6 +441,23 @@ def test_cut_and_changed_logs_are_refused(tmp_path, edit, part):
     with pytest.raises(ContractError) as caught:
         read_perplexity_pair(tmp_path / "a", tmp_path / "a")
     assert part in str(caught.value)
+
+
+def test_a_log_is_itself_whatever_its_line_ends(tmp_path):
+    "Saved by an editor of Windows: a mark, CRLF. Nothing changed, which no rounding hides."
+    text = log(np.random.default_rng(4).normal(3, 0.3, 24), 0)
+    (tmp_path / "a.log").write_text(text)
+    (tmp_path / "b.log").write_bytes(text.replace("\n", "\r\n").encode("utf-8-sig"))
+    both = read_perplexity_pair(tmp_path / "a.log", tmp_path / "b.log")
+    assert (both.candidate.log_loss == both.baseline.log_loss).all()
+
+
+@pytest.mark.parametrize("encoding, name", [("le", "unicode"), ("be", "bigendianunicode")])
+def test_a_log_in_utf_16_without_a_mark_is_called_so(tmp_path, encoding, name):
+    text = log(np.full(20, 2.0), 0)
+    (tmp_path / "a.log").write_bytes(text.encode(f"utf-16-{encoding}"))
+    with pytest.raises(ContractError, match=f"is UTF-16. .*-Encoding {name} OLD"):
+        find_source(tmp_path / "a.log")
 
 
 def test_logs_of_two_texts_are_refused_and_ruined_models_are_not(tmp_path):

@@ -542,6 +542,47 @@ def test_it_is_known_by_its_content(tmp_path):
     )
 
 
+def test_a_release_without_hashes_is_read_with_a_note(tmp_path, capsys):
+    "As lm-eval 0.4.2 wrote them: results without task_hashes, rows without hashes."
+    for name in ("base", "tuned"):
+        folder = tmp_path / name
+        folder.mkdir()
+        for file in (DATA / name).glob("*invar_choices*"):
+            rows = [json.loads(line) for line in file.read_text().splitlines()]
+            for row in rows:
+                for hash_name in ("doc_hash", "prompt_hash", "target_hash"):
+                    del row[hash_name]
+                row["arguments"] = [
+                    [*request.values()] for request in row["arguments"].values()
+                ]
+            (folder / file.name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+        says = results(DATA / name)
+        del says["task_hashes"], says["n-samples"], says["higher_is_better"]
+        says["lm_eval_version"] = "0.4.2"
+        (folder / next((DATA / name).glob("results_*")).name).write_text(json.dumps(says))
+    arm = read_lm_eval(tmp_path / "base")["invar_choices"]
+    whole = read_lm_eval(DATA / "base", tasks="invar_choices")["invar_choices"]
+    assert arm.kind == "scores" and arm.better == "higher"
+    assert arm.values.tolist() == whole.correct.tolist()
+    out = str(tmp_path / "r")
+    assert main(["compare", str(tmp_path / "base"), str(tmp_path / "tuned"), "--out", out]) < 2
+    assert "has no hashes of the samples" in capsys.readouterr().err
+    file = next((tmp_path / "base").glob("samples_*"))
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[1:]))
+    assert "the mean of the rows must be acc,none" in refused(tmp_path / "base")
+
+
+def test_a_folder_of_samples_without_a_time_in_their_names(tmp_path):
+    sample = next((DATA / "base").glob("samples_invar_words_*"))
+    (tmp_path / "base").mkdir()
+    shutil.copy(sample, tmp_path / "base" / "samples_words.jsonl")
+    assert find_source(tmp_path / "base").name == "lm-eval"
+    (arm,) = read_lm_eval(tmp_path / "base").values()
+    (alone,) = read_lm_eval(tmp_path / "base" / "samples_words.jsonl").values()
+    assert arm.source["unchecked"] and [*arm.ids] == [*alone.ids]
+    assert [*read_lm_eval(tmp_path / "base")] == ["words"]
+
+
 # --- refusals -------------------------------------------------------------------------------------------------------------------------
 def refused(path, error=ContractError, **options):
     with pytest.raises(error) as caught:

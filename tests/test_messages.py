@@ -71,7 +71,10 @@ def edited(folder, task, rows=lambda rows: rows, of=TUNED, **results):
             ),
         ),
         ("--task invar_rolling --score byte_perplexity", (": byte perplexity -5.1 %",)),
-        ("--task invar_rolling --score bits_per_byte", (": byte perplexity -5.1 %",)),
+        (
+            "--task invar_rolling --score bits_per_byte",
+            (": byte perplexity -5.1 %", "bits_per_byte of invar_rolling is shown as byte"),
+        ),
         (
             "--task invar_choices",
             ("accuracy (acc) +15", "also have acc_norm (--score acc_norm)"),
@@ -407,3 +410,136 @@ def test_runs_as_a_tracker_exports_them(said, tmp_path):
         (tmp_path / "w.csv").read_text().replace("crashed", "finished")
     )
     assert "wrote no number for val_loss" in said(f"compare empty.csv {how}")[1]
+
+
+def test_intersect_leaves_texts_out_of_losses_too(said, tmp_path):
+    "A digest of all tokens is of another text where one is missing; a refusal names the cure."
+    rows = [
+        {
+            "id": f"d{i}",
+            "prompt_token_ids": [i, 8, 9],
+            "prompt_logprobs": [None, -1 - i % 3, -2],
+        }
+        for i in range(16)
+    ]
+    other = [
+        {**row, "prompt_token_ids": [0, 8, 8]} if row["id"] == "d3" else row for row in rows
+    ]
+    for name, kept in (("a", rows), ("b", rows[1:]), ("c", rows[:-1]), ("d", other[1:])):
+        (tmp_path / f"{name}.jsonl").write_text(
+            "".join(json.dumps(row) + "\n" for row in kept)
+        )
+    code, text = said("compare a.jsonl b.jsonl --intersect")
+    assert code == 0 and "On the 15 that all have, of 16 (baseline) and 15 (candidate)" in text
+    code, text = said("compare b.jsonl c.jsonl --intersect")
+    assert code == 0 and "On the 14 that all have, of 15 (baseline) and 15 (candidate)" in text
+    assert said("compare a.jsonl a.jsonl --intersect")[0] == 0
+    code, text = said("compare a.jsonl d.jsonl --intersect")
+    assert code == 3 and "data_id must match" in text
+    for name, n in (("l", 16), ("m", 15)):
+        lines = [f"d{i},{2 + i / 100},{30 + i}" for i in range(n)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["id,loss,tokens", *lines]) + "\n")
+    code, text = said("compare l.csv m.csv")
+    assert code == 3 and "which --intersect does" in text
+    assert said("compare l.csv m.csv --intersect")[0] == 0
+
+
+def test_arms_of_one_table_are_named_by_their_values(said, tmp_path):
+    rows = [
+        f"{opt},{i},{3 + i / 100 - (opt == 'b') * (i % 3) / 50}"
+        for opt in "ab"
+        for i in range(6)
+    ]
+    (tmp_path / "w.csv").write_text("\n".join(["opt,seed,loss", *rows]) + "\n")
+    how = "w.csv --column arm=opt=a,b --metric loss"
+    assert "invar-nb compare: a and b of w.csv" in said(f"compare {how}")[1]
+    assert "invar-nb plan: a and b of w.csv" in said(f"plan {how} --margin 2%", out=None)[1]
+
+
+def test_slicing_by_a_column_of_objects_names_a_field_of_it(said, tmp_path):
+    rows = [
+        {"id": i, "label": "y", "prediction": "yn"[i % 5 == 0], "meta": {"of": "ab"[i % 2]}}
+        for i in range(40)
+    ]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "b.jsonl").write_text((tmp_path / "a.jsonl").read_text())
+    code, text = said("compare a.jsonl b.jsonl --by meta")
+    assert code == 2 and "'meta', which holds nested values, such as meta.of" in text
+    assert said("compare a.jsonl b.jsonl --by meta.of")[0] == 0
+
+
+def test_a_margin_of_a_score_has_its_shown_name_where_only_one_is_meant(said, tmp_path):
+    "Two tasks with two scores have one margin, of score: no name is offered and then refused."
+    for name in "ab":
+        for task, metric in (("t", "f1"), ("u", "em")):
+            (tmp_path / name).mkdir(exist_ok=True)
+            rows = [
+                {
+                    "doc_id": i,
+                    "filter": "none",
+                    "metrics": [metric],
+                    "doc": {"q": f"{task} {i}"},
+                }
+                | {"target": "", "arguments": [], "filtered_resps": [""]}
+                | {metric: (i * 7 % 10 - (name == "b") * (i % 3)) / 12 + 0.2}
+                for i in range(40)
+            ]
+            text = "".join(json.dumps(row) + "\n" for row in rows)
+            (tmp_path / name / f"samples_{task}.jsonl").write_text(text)
+    assert said("compare a b --task t --margin f1=5%")[0] < 2
+    code, text = said("compare a b --margin accuracy=5%")
+    assert code == 2 and "Choose from score." in text
+    assert said("compare a b --margin score=5%")[0] < 2
+    code, text = said("compare a b --margin f1=5%")
+    assert code == 2 and "--margin score=5%" in text
+
+
+@pytest.mark.parametrize("column", ["random_state", "train_seed", "config.seed"])
+def test_runs_without_a_usual_column_of_seeds_are_told_to_name_it(said, tmp_path, column):
+    "Their rows are no examples: nothing asks for an id, tokens or a loss, and the cure works."
+    rows = [
+        f"{opt}-{i},{opt},{i},{3 + i / 100 - (opt == 'b') / 9}"
+        for opt in "ab"
+        for i in range(6)
+    ]
+    (tmp_path / "w.csv").write_text("\n".join([f"Name,opt,{column},val/loss", *rows]) + "\n")
+    how = "compare w.csv --column arm=opt=a,b --metric val/loss"
+    if column != "config.seed":
+        for typed in (
+            "",
+            " --column loss=val/loss",
+            f" --column loss=val/loss --column id={column}",
+        ):
+            code, text = said(how + typed)
+            left_out = " ".join(sorted(typed.split(" --column ")[1:]))
+            assert code == 2 and "runs need a column of seeds" in text
+            assert f"Write --column seed={column}" in text
+            assert all(word in text.partition("leave out")[2] for word in left_out.split())
+        code, text = said(how.replace("compare", "evaluate").replace("a,b", "a"))
+        assert code == 2 and f"Write --column seed={column}" in text
+    code, text = said(f"{how} --column seed={column} --column loss=val/loss")
+    assert code == 2 and "Leave out --column loss=val/loss" in text
+    code, text = said(f"{how} --column seed={column}")
+    assert code == 0 and "over 6 seeds" in text
+    code, text = said(f"{how} --column seed=Name")
+    assert (
+        code == 3
+        and "the seed of a run must be a whole number" in text
+        and "--seed" not in text
+    )
+    noted = f"of runs over seeds write --column seed={column} --metric val/loss"
+    code, text = said(f"{how.replace('--metric', '--score')} --column id={column}")
+    assert code == 0 and (noted in text) == ("seed" in column)
+
+
+def test_examples_with_a_metric_of_ours_are_no_runs(said, tmp_path):
+    "A column may be called as one of our metrics, and seeds may be missing altogether."
+    rows = [f"{i},{2 + i / 100},{30 + i},9,7" for i in range(30)]
+    (tmp_path / "a.csv").write_text(
+        "\n".join(["doc_id,loss,tokens,perplexity,data_seed", *rows]) + "\n"
+    )
+    (tmp_path / "b.csv").write_text((tmp_path / "a.csv").read_text().replace(",2.1", ",2.2"))
+    assert said("compare a.csv b.csv --metric perplexity")[0] in (0, 1)
+    (tmp_path / "w.csv").write_text("opt,val\na,1.5\na,1.6\nb,1.4\nb,1.3\n")
+    code, text = said("compare w.csv --column arm=opt=a,b --metric val")
+    assert code == 2 and "Add a column seed with the seed of each run" in text

@@ -313,7 +313,9 @@ def test_files(tmp_path, suffix):
     ]
     path.write_text(text.replace("2,oom", "2.5,oom").replace('"seed": 2', '"seed": 2.5'))
     place = {"jsonl": "line 2", "csv": "line 3", "json": "row 2"}[suffix]
-    with pytest.raises(ContractError, match=f"{place}: seed must be a whole number"):
+    with pytest.raises(
+        ContractError, match=f"{place}: the seed of a run must be a whole number"
+    ):
         read_runs(path)
 
 

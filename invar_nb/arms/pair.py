@@ -129,7 +129,7 @@ def _match_ids(baseline: Arm, candidate: Arm) -> None:
                 must, f"{got}; they would match {form}", "Write the ids alike in both"
             )
         cure = "Measure both models on the same items, or leave out what one of them lacks"
-        if baseline.by_id:
+        if baseline.by_id or baseline.source.get("format") == "plain table":
             cure += ", which --intersect does"
         _refuse_pair(must, got, cure)
     i = _first_difference(a, b)

@@ -380,7 +380,15 @@ def _as_slice(
         values = [_slice_value(cell) for cell in cells]
         return _Column(values, _reason_no_slice(name, values, label, chosen))
     except TypeError as error:
-        return _Column([], f"holds {error}")
+        return _Column([], f"holds {error}{_example_of_field(name, cells)}")
+
+
+def _example_of_field(name: str, cells: Iterable) -> str:
+    "', such as metadata.subject' for a column of objects, whose fields may slice; else ''."
+    for cell in cells:
+        if isinstance(cell, Mapping) and cell:
+            return f", such as {name}.{next(iter(cell))}"
+    return ""
 
 
 def _as_chosen(

@@ -305,7 +305,7 @@ class _Sample(msgspec.Struct):
     epoch: int
     input: str | list[dict]
     target: object
-    scores: dict[str, object]
+    scores: dict[str, object] = {}  # {}: it failed before it was scored
     metadata: dict | None = None
     choices: list | None = None
     error: object = None
@@ -381,22 +381,35 @@ def _check_flaws(sample: _Sample, place: str) -> None:
             place,
             f"a sample must have no {flaw}",
             str(text or reason),
-            "Run it again with inspect eval-retry, or write a table with id and "
-            "score of the samples that both arms have",
+            "Run it again with inspect eval-retry, or compare without it: --intersect",
         )
 
 
-def _check_complete(answers: Mapping[str, Sequence[_Answer]], log: _Log, where: str) -> None:
-    "Refuse samples if some are missing, lack an epoch, or ask different things in two epochs."
+def _check_number(answers: Mapping[str, Sequence[_Answer]], log: _Log, where: str) -> None:
+    "Refuse samples if some of those that the log counts are missing."
     total = log.results.total_samples
     n_answers = sum(map(len, answers.values()))
     if not n_answers or not n_answers == total == log.results.completed_samples:
+        cure = _COPY_AGAIN
+        if n_answers:
+            cure += ", or compare those that are there: --intersect"
         refuse(
             where,
             f"{total} samples must be there, all completed",
             str(n_answers),
-            f"Was the log written without its samples, or with a limit? {_COPY_AGAIN}",
+            f"Was the log written without its samples, or with a limit? {cure}",
         )
+
+
+def _only_whole(answers: Mapping[str, Sequence[_Answer]], epochs: int) -> dict:
+    "The samples that have all their epochs."
+    return {name: rows for name, rows in answers.items() if len(rows) == epochs}
+
+
+def _check_complete(answers: Mapping[str, Sequence[_Answer]], log: _Log, where: str) -> None:
+    "Refuse samples if some lack an epoch, or ask different things in two epochs."
+    if not answers:
+        refuse(where, "some sample must be whole", "none", "Finish it with inspect eval-retry")
     for name, sample_answers in answers.items():
         epochs = [answer.epoch for answer in sample_answers]
         if sorted(epochs) != list(range(1, log.epochs + 1)):
@@ -415,12 +428,15 @@ def _read_answers(
     number_of: Callable[[Mapping, str], tuple[float, int]],  # scores, place -> number, tokens
     log: _Log,
     where: str,
+    intersect: bool = False,  # leave out samples that failed in some epoch
 ) -> dict[str, list[_Answer]]:
     "Sample id -> its answers, one for each epoch; ids in natural order, 2 before 10."
     answers: dict[str, list[_Answer]] = {}
     for row in samples:
         sample = as_shape(row, _Sample, where, *_SAMPLE)
         sample_place = f"{where}, sample {sample.id!r}, epoch {sample.epoch}"
+        if intersect and (sample.error or sample.invalidation):
+            continue
         _check_flaws(sample, sample_place)
         number, tokens = number_of(sample.scores, sample_place)
         record = {"input": sample.input, "target": sample.target, **(sample.metadata or {})}
@@ -433,6 +449,10 @@ def _read_answers(
         )
         answers.setdefault(str(sample.id), []).append(answer)
     answers = {name: answers[name] for name in sorted(answers, key=natural_order)}
+    if intersect:
+        answers = _only_whole(answers, log.epochs)
+    else:
+        _check_number(answers, log, where)
     _check_complete(answers, log, where)
     return answers
 
@@ -526,6 +546,7 @@ class _Opened:
     where: str
     header: _Log
     samples: Iterable[dict]  # each is read when it is asked for
+    intersect: bool = False  # whether samples may be left out
 
     @property
     def task(self) -> str:
@@ -533,12 +554,12 @@ class _Opened:
         return self.header.eval.task
 
 
-def _open_log(file: Path) -> _Opened:
+def _open_log(file: Path, intersect: bool) -> _Opened:
     "Open a log and read its header."
     where = f"read_inspect_log: {'/'.join(file.parts[-2:])}"
     objects = _log_objects(file, where)
     header = _parse_header(next(objects), where)
-    return _Opened(file=file, where=where, header=header, samples=objects)
+    return _Opened(file=file, where=where, header=header, samples=objects, intersect=intersect)
 
 
 def _arm_fields(opened: _Opened, scorer: str, n_samples: int) -> dict:
@@ -565,9 +586,13 @@ def _arm_fields(opened: _Opened, scorer: str, n_samples: int) -> dict:
         "created": spec.created,
         "run_id": spec.run_id,
     }
+    provenance: dict[str, object] = {"source": source}
+    n_of_log = opened.header.results.total_samples // opened.header.epochs
+    if n_samples < n_of_log:
+        provenance["intersected"] = n_of_log
     return {
         "model": str(spec.model or ""),
-        "provenance": {"source": source},
+        "provenance": provenance,
         "data_id": f"inspect:{spec.task}@{spec.task_version}:{dataset}:{scorer}:"
         f"{solvers} {_short_digest(steps)}",
     }
@@ -647,6 +672,11 @@ def _tokens(answers: Mapping[str, Sequence[_Answer]], where: str) -> np.ndarray:
     return np.array(counts)
 
 
+def _are_those_of_log(answers: Mapping[str, Sequence[_Answer]], log: _Log) -> bool:
+    "Whether these are as many samples as the log's own results are of."
+    return sum(map(len, answers.values())) == log.results.completed_samples
+
+
 def _scores(opened: _Opened, entry: _Entry, better: str, choice: _FieldChoice) -> Scores:
     "The scores of a log: for each sample the mean over its epochs."
     log = opened.header
@@ -655,11 +685,13 @@ def _scores(opened: _Opened, entry: _Entry, better: str, choice: _FieldChoice) -
         lambda scores, place: _value_of(scores, entry.label, place),
         log,
         opened.where,
+        opened.intersect,
     )
     values = _means(answers, log.epochs)
     fields = _read_fields(answers, choice, opened.where)
     mean = math.fsum(values) / len(values)
-    _check_result(opened, entry.label, mean, ("accuracy", "mean"))
+    if _are_those_of_log(answers, log):
+        _check_result(opened, entry.label, mean, ("accuracy", "mean"))
     return Scores(
         ids=list(answers),
         values=values,
@@ -681,6 +713,7 @@ def _losses(opened: _Opened, entry: _Entry, choice: _FieldChoice) -> WindowLosse
         lambda scores, place: _likelihood_of(scores, scorer, place),
         log,
         opened.where,
+        opened.intersect,
     )
     likelihoods = _means(answers, log.epochs)
     counts = _tokens(answers, opened.where)
@@ -693,7 +726,9 @@ def _losses(opened: _Opened, entry: _Entry, choice: _FieldChoice) -> WindowLosse
         document_ids=fields.clusters or ids,
         **_arm_fields(opened, entry.label, len(answers)),
     )
-    if log.epochs == 1:  # inspect takes the tokens of the first epoch
+    if log.epochs == 1 and _are_those_of_log(
+        answers, log
+    ):  # inspect takes the tokens of the first epoch
         _check_result(opened, entry.label, losses.perplexity, ("perplexity_per_token",))
     return losses
 
@@ -789,6 +824,7 @@ def read_inspect_log(
     tasks: Iterable[str] = (),  # (): all
     slices: Iterable[str] = (),  # fields of the samples' metadata; input and target
     cluster: str | None = None,  # field of what samples belong to
+    intersect: bool = False,  # leave out samples that failed or are missing
 ) -> dict[str, Arm]:
     "What one model did, by task: `WindowLosses` of a perplexity scorer, else `Scores`."
     slices = (slices,) if isinstance(slices, str) else tuple(slices)
@@ -799,7 +835,7 @@ def read_inspect_log(
     arms: dict[str, Arm] = {}
     unclear: dict[str, list[str]] = {}  # task -> scorers that may be meant
     for file in files:
-        opened = _open_log(file)
+        opened = _open_log(file, intersect)
         names.append(opened.task)
         if tasks and opened.task not in tasks:
             continue
@@ -828,7 +864,7 @@ INSPECT = Reader(
     known_by="inspect .eval or .json logs",
     recognise=recognise_inspect,
     read=read_inspect_log,
-    options=("tasks", "score", "better", "slices", "cluster"),
+    options=("tasks", "score", "better", "slices", "cluster", "intersect"),
     takes_scores=True,
     example=Example(
         you_have="`.eval` or JSON logs, in a folder or alone",

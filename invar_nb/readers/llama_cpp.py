@@ -503,8 +503,8 @@ def read_perplexity_log(path: str | os.PathLike) -> WindowLosses:
             f"read_perplexity_log: {path}",
             "losses need 6 decimals",
             "the default log, perplexities with 4",
-            "Run it with --ppl-output-type 1; two such logs are compared by "
-            "read_perplexity_pair, or by invar-nb compare A B",
+            "Run it with --ppl-output-type 1; two logs like this one are compared: invar-nb "
+            "compare A B",
         )
     return _arm_of_log(path, means)
 
@@ -556,7 +556,10 @@ def read_perplexity_pair(
     ]
     logs = pair(*arms)
     check_same_text(logs, where)
-    spread = float((arms[1].log_loss - arms[0].log_loss).std())
+    changes = arms[1].log_loss - arms[0].log_loss
+    if not changes.any():
+        return logs  # of one run, or of two that printed the same: no rounding is a change
+    spread = float(changes.std())
     noise = math.hypot(*[arm.provenance["source"]["rounding"] for arm in arms])
     if noise**2 > MOST_ROUNDING * spread**2:
         refuse(

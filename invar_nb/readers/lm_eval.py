@@ -39,6 +39,7 @@ from .reader import Example, Reader, Reading
 
 # %% ../../nbs/readers/01_lm_eval.ipynb #c009
 _NAME = re.compile(r"(?:samples_(.+)|results)_(\d{4}-\d\d-\d\dT[\d-]{8}(?:\.\d+)?)\.jsonl?")
+_UNTIMED = re.compile(r"samples_(.+)\.jsonl?")  # as somebody renamed it
 _COPY_AGAIN = "Copy the file again, or run lm_eval again"
 _READ_ALONE = (
     "or read the file alone, without its hashes, as a table: id='doc_id' with "
@@ -52,7 +53,10 @@ def is_lm_eval(path: str | os.PathLike) -> bool:
     path = Path(path)
     try:
         if path.is_dir():
-            return any(_NAME.fullmatch(file.name) for file in path.rglob("*_*.json*"))
+            return any(
+                _NAME.fullmatch(file.name) or _UNTIMED.fullmatch(file.name)
+                for file in path.rglob("*_*.json*")
+            )
         return path.is_file() and _NAME.fullmatch(path.name) is not None
     except (OSError, ValueError):
         return False
@@ -61,7 +65,7 @@ def is_lm_eval(path: str | os.PathLike) -> bool:
 def _files_to_read(path: Path) -> Iterable[Path]:
     "The sample files in a folder; a sample file itself; for a results file, those of its run."
     if path.is_dir():
-        return path.rglob("samples_*_*.json*")
+        return path.rglob("samples_*.json*")
     task, time = _NAME.fullmatch(path.name).groups()
     return [path] if task else path.parent.rglob(f"samples_*_{time}.json*")
 
@@ -75,11 +79,16 @@ def _sample_files(path: Path, where: str) -> dict[str, list[Path]]:
     if not path.is_dir() and not _NAME.fullmatch(as_file(path, where).name):
         return {"": [path]}
     named = []
+    renamed = []
     for file in _files_to_read(path):
         match = _NAME.fullmatch(file.name)
+        without_time = _UNTIMED.fullmatch(file.name)
         if match:
             task, time = match.groups()
             named.append((task, time, file))
+        elif without_time:
+            renamed.append((without_time[1], "", file))
+    named = named or renamed
     if not named:
         refuse(
             where,
@@ -102,7 +111,7 @@ class _Run(msgspec.Struct):
 class _Counts(msgspec.Struct):
     "How many documents of a task were used."
 
-    effective: int
+    effective: int  # 0: not written
     original: int | None = None  # documents that the task has
 
 
@@ -127,7 +136,7 @@ class _TaskInfo(msgspec.Struct):
     results: dict[str, object]  # "METRIC,FILTER" -> number, and others
     configs: _Config
     versions: object  # of the task
-    task_hashes: str  # the hash of all rows' hashes
+    task_hashes: str  # the hash of all rows' hashes; "": none, before lm-eval 0.4.5
     n_samples: _Counts = msgspec.field(name="n-samples")
     n_shot: object = msgspec.field(name="n-shot")
     higher_is_better: dict = {}  # metric -> whether it is
@@ -245,7 +254,44 @@ def _results_for(file: Path, task: str, where: str) -> tuple[dict, _TaskInfo]:
         for name, value in run.items()
         if isinstance(value, dict) and task in value
     }
+    if "task_hashes" not in run and task in (run.get("results") or {}):
+        about_task = _NOT_WRITTEN | about_task
+        return run, _without_hashes(as_shape(about_task, _TaskInfo, where, must, cure))
     return run, as_shape(about_task, _TaskInfo, where, must, cure)
+
+
+# What releases before 0.4.5 did not write about a task, or not all of them
+_NOT_WRITTEN = {
+    "task_hashes": "",
+    "n-samples": {"effective": 0},
+    "n-shot": None,
+    "versions": None,
+    "configs": {},
+}
+
+
+def _without_hashes(info: _TaskInfo) -> _TaskInfo:
+    """What an older release says about a task.
+
+    Its rows do not say which choice is which, so that multiple choice is read as marks; where
+    it does not say whether a higher number is better, the name of the metric does.
+    """
+    kind = info.configs.output_type
+    return msgspec.structs.replace(
+        info,
+        configs=_Config(output_type=None if kind == "multiple_choice" else kind),
+        higher_is_better=_usual_directions(info) | info.higher_is_better,
+    )
+
+
+def _usual_directions(info: _TaskInfo) -> dict[str, bool]:
+    "Metric -> whether a higher number is better, for the names that say it."
+    directions = {}
+    for number in info.numbers:
+        direction = usual_direction(number.metric)
+        if direction:
+            directions[number.metric] = direction == "higher"
+    return directions
 
 # %% ../../nbs/readers/01_lm_eval.ipynb #c010
 def by_task(
@@ -523,7 +569,7 @@ def _check_rows(task: _Task, n_rows: int, task_hash: str) -> None:
     info = task.info
     if info.unchecked:
         return
-    if n_rows != info.n_samples.effective:
+    if n_rows != info.n_samples.effective and info.n_samples.effective:
         refuse(
             task.where,
             f"{info.n_samples.effective} rows of filter {task.filter!r} must be there, as "
@@ -531,7 +577,7 @@ def _check_rows(task: _Task, n_rows: int, task_hash: str) -> None:
             str(n_rows),
             f"Rows were lost or added. {_COPY_AGAIN}",
         )
-    if task_hash != info.task_hashes:
+    if task_hash != info.task_hashes and info.task_hashes:
         refuse(
             task.where,
             f"the rows' hashes must give the task hash {info.task_hashes[:12]}",
@@ -549,7 +595,7 @@ def _read_items(
     rows = []
     task_hash = hashlib.sha256()
     for line_place, line in _rows_of_file(task.file, task.where):
-        cells, row = _as_row(line, line_place, may_lack_hashes=task.info.unchecked)
+        cells, row = _as_row(line, line_place, may_lack_hashes=not task.info.task_hashes)
         task_hash.update((row.doc_hash + row.prompt_hash + row.target_hash).encode())
         if row.filter != task.filter:
             continue
@@ -614,7 +660,16 @@ def _source_of(task: _Task, n_examples: int) -> dict:
         "metric_asked": task.metric == task.metric_asked,
         "other_metrics": other_metrics,
         "other_filters": other_filters,
-    } | ({"unchecked": True} if info.unchecked else {})
+    } | _unchecked_of(info)
+
+
+def _unchecked_of(info: _TaskInfo) -> dict[str, bool]:
+    "The entry of a source that says what could not be checked; {} where all was."
+    if info.unchecked:
+        return {"unchecked": True}
+    if not info.task_hashes:
+        return {"unhashed": True}
+    return {}
 
 
 def _arm_fields(task: _Task, n_examples: int) -> dict:

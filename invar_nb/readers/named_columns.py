@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['USUAL', 'ARRAYS', 'BESIDE', 'DOCUMENTS', 'COUNTS', 'REPEATS', 'TABLE', 'choose_columns', 'token_losses', 'read_reply',
-           'PlainColumns', 'read_columns', 'average_repeats', 'refuse_unequal', 'read_plain', 'is_table',
+           'PlainColumns', 'read_columns', 'average_repeats', 'refuse_unequal', 'read_plain', 'text_id', 'is_table',
            'check_repeats']
 
 # %% ../../nbs/readers/06_named_columns.ipynb #5c7cb1cc
@@ -1003,7 +1003,7 @@ def read_plain(
     elif "score" in plain.names:
         arm = _scores(plain, better, repeats)
     else:
-        arm = _losses(plain, sums)
+        arm = _losses(plain, sums, intersect=bool(roles.get("intersect")))
     source = _source_of(plain, is_asked=bool(score))
     return arm.changed(provenance=arm.provenance | {"source": source})
 
@@ -1052,15 +1052,28 @@ def _split_of(plain: PlainColumns) -> Sequence[str] | None:
     return split
 
 
-def _text_digest(names: Sequence[str], plain: PlainColumns) -> str:
-    "A digest of the tokens of all windows, in any order of rows; '' if they are not known."
-    if "text" not in plain.cells:
+def text_id(texts: Mapping[str, object]) -> str:  # window -> its tokens, or a digest of them
+    "A digest of the tokens of all windows, in any order of rows; '' if there are none."
+    if not texts:
         return ""
-    text = sorted(zip(names, plain.cells["text"], strict=True))
-    return f"tokens:{digest(canonical_json(text))[7:23]}"
+    return f"tokens:{digest(canonical_json(sorted(texts.items())))[7:23]}"
 
 
-def _losses(plain: PlainColumns, sums: bool) -> WindowLosses:
+def _provenance_of_losses(
+    slices: Mapping[str, object], texts: Mapping[str, object], intersect: bool
+) -> dict:
+    "What the arm keeps: slices of documents, and digests of texts where some may be left out."
+    provenance = {}
+    if slices:
+        provenance["document_slices"] = slices
+    if texts and intersect:
+        provenance["texts"] = {
+            name: digest(canonical_json(tokens)) for name, tokens in texts.items()
+        }
+    return provenance
+
+
+def _losses(plain: PlainColumns, sums: bool, intersect: bool) -> WindowLosses:
     "The losses of a table, with each row as a window."
     cells = plain.cells
     unit = "tokens" if "tokens" in cells else "bytes"
@@ -1068,6 +1081,7 @@ def _losses(plain: PlainColumns, sums: bool) -> WindowLosses:
     if plain.names["loss"] in ARRAYS:
         documents = documents or names  # each row is a text of its own
     slices = {name: _slice_of_documents(plain, name, documents) for name in _slices_in(cells)}
+    texts = dict(zip(names, cells["text"], strict=True)) if "text" in cells else {}
     losses = WindowLosses.from_arrays(
         names,
         cells["tokens"] if unit == "tokens" else cells["n_bytes"],
@@ -1076,9 +1090,9 @@ def _losses(plain: PlainColumns, sums: bool) -> WindowLosses:
         document_ids=documents,
         split=_split_of(plain),
         sums=False,
-        data_id=_text_digest(names, plain),
+        data_id=text_id(texts),
         n_bytes=cells.get("n_bytes") if unit == "tokens" else None,
-        provenance={"document_slices": slices} if slices else None,
+        provenance=_provenance_of_losses(slices, texts, intersect),
     )
     return as_means(
         losses,
@@ -1153,6 +1167,7 @@ TABLE = Reader(
         "sums",
         "slices",
         "arm",
+        "intersect",
     ),
     takes_scores=True,
     is_guess=True,

@@ -29,6 +29,7 @@ class Roles:
     rename: Mapping[str, str] = field(default_factory=dict)  # old name -> new name
     at: str = ""  # path of the rows in a file of JSON; "": at its top
     fields: Mapping[str, str] = field(default_factory=dict)  # column -> path in a row
+    intersect: bool = False  # compare only the items that all arms have
 
 # %% ../../nbs/readers/00_reader.ipynb #c002
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +41,6 @@ class Reading(Roles):
     better: str | tuple[str, ...] | None = None  # "higher", "lower", or NAME=WORD of each
     repeats: str = "refuse"  # rows of one id: see REPEATS of `named_columns`
     sums: bool = False  # each loss is a sum over its row, not a mean
-    intersect: bool = False  # compare only the items that all arms have
     same_unit: bool = False  # scores are in one unit, however far their ranges differ
     label: str | None = None  # column of the right answers
     prediction: str | None = None  # column of the answers given

@@ -45,6 +45,7 @@ from invar_nb.readers.named_columns import (
     ARRAYS,
     TABLE,
     USUAL,
+    text_id,
 )
 from .reader import Example, Reader, Reading, json_lines
 from .translations import TRANSLATIONS
@@ -340,6 +341,8 @@ def _cure_of_file(path: Path) -> str:
             f"{path}, which is UTF-16",
             "Save it as UTF-8: Get-Content OLD | Set-Content -Encoding utf8 NEW",
         )
+    if b"\0" in head:
+        _refuse_unmarked(path, head)
     if b"kl_divergence: computing over" in head:
         return (
             "This log of --kl-divergence has rounded numbers of one comparison: name "
@@ -356,6 +359,20 @@ def _cure_of_file(path: Path) -> str:
             "build of 2024 or later, llama-perplexity ... > FILE 2>&1"
         )
     return "Check the path, or write a table with id and score"
+
+
+def _refuse_unmarked(path: Path, head: bytes) -> None:
+    "Refuse a text in UTF-16 without the mark at its beginning: every second byte is 0."
+    names = {0: "bigendianunicode", 1: "unicode"}  # of the encodings, in PowerShell
+    for first, name in names.items():
+        if not any(head[first::2]) and all(head[1 - first :: 2]):
+            refuse(
+                "find_source",
+                "a text must be UTF-8",
+                f"{path}, which is UTF-16",
+                f"Save it as UTF-8: Get-Content -Encoding {name} OLD | Set-Content -Encoding "
+                "utf8 NEW",
+            )
 
 
 def _refuse_unknown(path: Path) -> NoReturn:
@@ -600,13 +617,32 @@ def _keep_shared_items(arms: Mapping[str, dict[str, Arm]]) -> None:
     """
     for task in next(iter(arms.values())):
         shared = set.intersection(*({*by_task[task].ids} for by_task in arms.values()))
-        if not shared or all(len(by_task[task]) == len(shared) for by_task in arms.values()):
-            continue  # without any, pairing says what differs
+        is_part = bool(shared) and any(
+            _count_before(by_task[task]) > len(shared) for by_task in arms.values()
+        )
         for by_task in arms.values():
             arm = by_task[task]
-            shared_part = arm.take(np.array([name in shared for name in arm.ids]))
-            provenance = {**shared_part.provenance, "intersected": len(arm)}
-            by_task[task] = shared_part.changed(provenance=provenance)
+            if is_part:  # without any shared, pairing says what differs
+                part = arm.take(np.array([name in shared for name in arm.ids]))
+                arm = part.changed(
+                    provenance={**part.provenance, "intersected": _count_before(arm)}
+                )
+            by_task[task] = _with_own_text(arm)
+
+
+def _count_before(arm: Arm) -> int:
+    "The number of items of an arm, with those that its reader left out."
+    return arm.provenance.get("intersected", len(arm))
+
+
+def _with_own_text(arm: Arm) -> Arm:
+    "An arm whose data id is of the texts that it has, where their digests were kept."
+    provenance = {**arm.provenance}
+    texts = provenance.pop("texts", None)
+    if texts is None:
+        return arm
+    own_texts = {name: texts[name] for name in arm.ids}
+    return arm.changed(provenance=provenance, data_id=text_id(own_texts))
 
 
 def read_together(

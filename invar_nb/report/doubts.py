@@ -485,6 +485,11 @@ def other_scores(arm: Arm) -> Iterator[str]:
             "Samples of lm-eval without their results file: how many rows there must be, the "
             "version and hash of the task, and the harness's own number were not checked."
         )
+    if source.get("unhashed"):
+        yield (
+            "The results file of this release of lm-eval has no hashes of the samples: only "
+            "their mean and their number, where it has them, were checked against it."
+        )
     task = source.get("task")
     of_task = ""
     if task:

@@ -73,7 +73,7 @@ def _as_seed(value: object, where: str) -> int:
     if not is_finite(number) or number != int(number) or abs(number) >= limit:
         refuse(
             where,
-            "seed must be a whole number of at most 64 bits",
+            "the seed of a run must be a whole number of at most 64 bits",
             repr(number),
             "Seeds pair the runs; write the one that the run was started with",
         )

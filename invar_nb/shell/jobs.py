@@ -85,10 +85,25 @@ class Offered:
         return metrics
 
     @property
+    def named_scores(self) -> dict[str, str]:
+        """The names of `metrics_of_scores` by which a margin may refer to a metric.
+
+        Where tasks have different scores, "score" is the metric of all of them, so that the
+        name of one of them would not mean one.
+        """
+        if len({arm.score for arm in self.scores}) < 2:
+            return self.metrics_of_scores
+        return {
+            name: metric
+            for name, metric in self.metrics_of_scores.items()
+            if metric != "score"
+        }
+
+    @property
     def names(self) -> list[str]:
         "All names that a margin may have; scores come first, under their own names."
         metrics = self.metrics or usual_metrics(self.kinds, self.arms)
-        names = [*self.metrics_of_scores] if "score" in metrics else []
+        names = [*self.named_scores] if "score" in metrics else []
         return [*dict.fromkeys([*names, *metrics])]
 
     @property
@@ -102,7 +117,7 @@ class Offered:
 
     def find(self, name: str) -> str | None:
         "The metric that a name refers to; None where no such metric is compared."
-        metrics = self.metrics_of_scores
+        metrics = self.named_scores
         metric = name if name in METRICS else metrics.get(name)
         is_offered = metric in self.names or metric in metrics.values()
         if is_offered or (metric in METRICS and METRICS[metric].kind in self.kinds):
@@ -256,6 +271,7 @@ def check_foreign(asked: Asked, arms: Mapping[tuple[str, str], Arm]) -> None:
     Raises UsageError, which says how the metric is chosen and what it is called here.
     """
     foreign = foreign_metrics(arms.values())
+    scores = _names_of_scores(arms.values())
     for name in asked.metric or ():
         if name in foreign:
             tool, _ = foreign[name]
@@ -266,13 +282,21 @@ def check_foreign(asked: Asked, arms: Mapping[tuple[str, str], Arm]) -> None:
             )
     for text in asked.margin or ():
         name, _, size = text.rpartition("=")
-        if name in foreign:
+        if name in foreign and name not in scores:
             _, metric = foreign[name]
             usage(
                 "--margin must name a metric of invar-nb",
                 repr(name),
                 f"It is called {metric} here: --margin {metric}={size}",
             )
+
+
+def _names_of_scores(arms: Iterable[Arm]) -> set[str]:
+    "The names of scores that a margin may have, since no answers or losses have them too."
+    arms = [*arms]
+    others = foreign_metrics(arm for arm in arms if arm.kind != "scores")
+    offered = Offered(kinds=("scores",), metrics=None, arms=arms)
+    return {*offered.named_scores} - {*others}
 
 
 def foreign_metrics(arms: Iterable[Arm]) -> dict[str, tuple[str, str | None]]:

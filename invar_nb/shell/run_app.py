@@ -29,7 +29,7 @@ from invar_nb.shell.error_lines import (
     describe_error,
 )
 from .options import TYPED, suggest, usage
-from .out_folder import RESERVED
+from .out_folder import CHOSEN, OF_OTHERS, RESERVED
 from .terminal import answer, json_text, one_line, say
 
 # %% ../../nbs/shell/31_run_app.ipynb #c007
@@ -107,15 +107,31 @@ def _run_once(command: Any, words: list[str]) -> tuple[dict, str]:
             return command.invoke(context)
 
 
-def _run(command: Any, words: list[str]) -> tuple[dict, str]:
-    """Run a command; with --force, again after deleting a journal of other inputs.
+def _has_other_folder(error: ValueError) -> bool:
+    """Whether the command may take another folder; says which one is left to other inputs.
 
-    Returns (facts for --json, a text).
+    A journal of other inputs lies beside the default folder: their work is kept there.
+    """
+    folder = CHOSEN.get()
+    if getattr(error, "code", "") != "key" or folder is None or folder in OF_OTHERS.get():
+        return False
+    say(f"{folder} is kept for the run that was interrupted there, on other inputs")
+    OF_OTHERS.set(OF_OTHERS.get() | {folder})
+    return True
+
+
+def _run(command: Any, words: list[str]) -> tuple[dict, str]:
+    """Run a command; again where a journal of other inputs is in its way.
+
+    With --force that journal is deleted; else the next default folder is taken. Returns
+    (facts for --json, a text).
     """
     while True:
         try:
             return _run_once(command, words)
         except ValueError as error:
+            if _has_other_folder(error):
+                continue
             journal = _journal_to_delete(error)
             if not journal:
                 raise
