@@ -97,6 +97,7 @@ def test_tab_offers_the_names_and_nothing_of_ours():
         name for name in dir(invar_nb) if name.isidentifier() and name[0] != "_"
     ]  # pytest adds @py_builtins to what it rewrites
     assert set(invar_nb.__all__) <= set(names)
+    assert len(names) == len(set(names)), "a name that was imported is listed once"
     for name in set(names) - set(invar_nb.__all__):
         assert import_module(f"invar_nb.{name}"), name  # layers that were imported
 
