@@ -214,8 +214,8 @@ class Rules(Settings):
     multiplicity: str = field(  # or benjamini_hochberg
         default="holm", metadata=read_by("runs", needs="runs")
     )
-    intersect: bool = field(  # leave out seeds that one arm lacks
-        default=False, metadata=read_by("runs", needs="runs")
+    intersect: bool = field(  # leave out examples or seeds that one arm lacks
+        default=False, metadata=read_by("runs")
     )
     drop_failed: bool = field(  # leave out seeds of which a run failed
         default=False, metadata=read_by("runs", needs="runs")

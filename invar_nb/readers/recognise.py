@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 
 from ..arms.arm import Arm, listed
+from ..arms.pair import in_one_unit, shared_items
 from ..arms.window_losses import WindowLosses, refuse_zeros
 from ..files.answers import read_predictions
 from ..files.losses import REQUIRED, losses_bytes, read_losses
@@ -527,10 +528,7 @@ def _read_one(name: str, path: Path, reader: Reader, reading: Reading) -> dict[s
         refuse_zeros(arm, f"read_together: {path}")
     if not reading.same_unit:
         return arms
-    return {
-        task: arm.changed(provenance={**arm.provenance, "same_unit": True})
-        for task, arm in arms.items()
-    }
+    return {task: in_one_unit(arm) for task, arm in arms.items()}
 
 
 def _check_tasks(arms: Mapping[str, Mapping[str, Arm]], reader: Reader) -> None:
@@ -593,20 +591,11 @@ def _read_each(
 
 
 def _keep_shared_items(arms: Mapping[str, dict[str, Arm]]) -> None:
-    """Leave out, in place, the items that some arm of a task lacks.
-
-    Each arm notes how many items it had. Without any shared item nothing is left out: pairing
-    then says how the arms differ.
-    """
+    "Leave out, in place, the items that some arm of a task lacks: see `shared_items`."
     for task in next(iter(arms.values())):
-        shared = set.intersection(*({*by_task[task].ids} for by_task in arms.values()))
-        if not shared or all(len(by_task[task]) == len(shared) for by_task in arms.values()):
-            continue  # without any, pairing says what differs
-        for by_task in arms.values():
-            arm = by_task[task]
-            shared_part = arm.take(np.array([name in shared for name in arm.ids]))
-            provenance = {**shared_part.provenance, "intersected": len(arm)}
-            by_task[task] = shared_part.changed(provenance=provenance)
+        parts = shared_items([by_task[task] for by_task in arms.values()])
+        for by_task, part in zip(arms.values(), parts, strict=True):
+            by_task[task] = part
 
 
 def read_together(

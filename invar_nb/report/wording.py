@@ -7,7 +7,7 @@ __all__ = ['EXIT_FIRST', 'LOSSES', 'METHODS', 'NOISY_SETTINGS', 'EXPLAINED', 'ex
            'Heading', 'heading_of', 'model_names', 'title_of', 'models_line', 'part_text', 'texts_line', 'units_text',
            'all_units_text', 'seeds_test_text', 'over_sentence', 'reason_of_windows', 'seeds_sentences', 'unit_nouns',
            'is_dominated', 'family_sentences', 'level_sentence', 'no_spread_sentence', 'margins_sentence',
-           'no_margin_sentence', 'is_loss', 'has_own_margin', 'of_mean_sentences', 'pairing_sentence',
+           'no_margin_sentence', 'is_loss', 'has_own_margin', 'of_mean_sentences', 'nats_sentence', 'pairing_sentence',
            'levels_rest_line', 'rests_sentences', 'rests_line', 'ignored_line', 'dof_of', 'discordance_of', 'Churn',
            'churn_of', 'chance_to_find', 'smallest_found', 'bears_claim', 'has_known_rates', 'rate_text', 'Laws',
            'laws_of', 'rates_of_one', 'rates_of_several', 'rule_clause', 'may_err', 'rule_line', 'unmeasured_line',
@@ -349,15 +349,17 @@ def of_mean_sentences(document: Document) -> Iterator[str]:
     if not values:
         return
     yield "Changes are in per cent of the baseline's mean, shares too."
-    means = {value.metric: abs(value.baseline) for value in values if is_loss(value.metric)}
-    usual = [name for name in means if not has_own_margin(document.decided, name)]
-    name = next((name for name in usual if means[name] > 1), None)
-    if name is None:
-        return
-    mean = means[name]
-    yield (
-        f"2 % of {name} is {0.02 * mean:.2g}; of a loss in nats 0.02 is 2 % of the "
-        f"perplexity, on its log scale: --margin {name}={2 / mean:.2g}%."
+    losses = [value for value in values if is_loss(value.metric)]
+    usual = [value for value in losses if not has_own_margin(document.decided, value.metric)]
+    yield next((nats_sentence(value) for value in usual if abs(value.baseline) > 1), "")
+
+
+def nats_sentence(value: ChangeSection) -> str:
+    "Which margin of a loss in nats is 2 % of the perplexity: '--margin val_loss=0.64%'."
+    mean = abs(value.baseline)
+    return (
+        f"2 % of {value.metric} is {0.02 * mean:.2g}; of a loss in nats 0.02 is 2 % of the "
+        f"perplexity, on its log scale: --margin {value.metric}={2 / mean:.2g}%."
     )
 
 

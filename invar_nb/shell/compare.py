@@ -152,6 +152,7 @@ def compare_models(
     text: str | Path | list | Mapping | None = None,  # file, files, or name -> file or files
     questions: str | Path | None = None,  # file of questions with candidate answers
     task: str | list | None = None,  # of folders with several; None: all
+    same_unit: bool = False,  # scores in files are in one unit, however far apart
     rules: Rules = Rules(),
     **scoring: object,  # one of SCORING, as for `--max-length`, ...
 ) -> Study:
@@ -169,7 +170,9 @@ def compare_models(
         scoring=Comparing(
             text=typed_texts(text), questions=questions and str(questions), **scoring
         ),
-        columns=Columns(task=task and _listed(task)),
+        columns=Columns(
+            task=task and _listed(task), same_unit=same_unit, intersect=rules.intersect
+        ),
     )
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "report"
