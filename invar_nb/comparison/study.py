@@ -6,13 +6,14 @@
 __all__ = ['ELSEWHERE', 'Table', 'Study', 'check_rules_of_looks', 'look_at_all', 'measured_by_looks', 'own_metrics', 'rules_of',
            'given_once', 'as_arm', 'as_arms', 'in_reading_order', 'study', 'has_index', 'scores_of', 'compare_files',
            'compare_arrays', 'study_of_two', 'is_array', 'is_path', 'is_frame', 'are_two_tables', 'holds_pairs',
-           'refuse_compare', 'are_two_arrays', 'is_arm', 'two_arms', 'compare', 'evaluate']
+           'refuse_compare', 'are_two_arrays', 'is_arm', 'two_arms', 'ModelOptions', 'CompareOptions', 'compare',
+           'evaluate']
 
 # %% ../../nbs/comparison/17_study.ipynb #17c96d2c
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypedDict, Unpack
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from .levels import levels_of
 from .looks import Looked, Looks, all_decided, look_at, shared_level
 from .measured import Measured, measure_pair
 from .rows import BASELINE, CONTROL, Row, worst_blind_spot
-from .rules import Rules, check_kinds, check_read
+from .rules import MoreRules, Rules, check_kinds, check_read
 from invar_nb.comparison.study_pairs import (
     Arms,
     Pairs,
@@ -112,11 +113,13 @@ class Table(Shown):
         cure = suggest(metric, sorted(names), f"there are {listed(sorted(names))}")
         return f"{metric}; {cure}, or select(candidate=...)"
 
-    def __getattr__(self, name: str) -> object:
-        "The numbers of the leading row, by their names."
-        if name not in Table.__annotations__ or name == "rows":
-            raise AttributeError(f"Study has no attribute {name!r}")
-        return getattr(self.row.value, name)
+    if not TYPE_CHECKING:  # so that type checkers know no names but those above
+
+        def __getattr__(self, name: str) -> object:
+            "The numbers of the leading row, by their names."
+            if name not in Table.__annotations__ or name == "rows":
+                raise AttributeError(f"Study has no attribute {name!r}")
+            return getattr(self.row.value, name)
 
     def __dir__(self) -> list[str]:
         "All attributes, those of the leading row included."
@@ -535,7 +538,8 @@ def _arms_as_paired(arms: Arms, pairs: Pairs) -> dict[tuple[str, str], Arm]:
 # %% ../../nbs/comparison/17_study.ipynb #c025
 @usual_rounding
 def study(  # noqa: PLR0913 (a parameter for each rule that is typed often)
-    arms: Mapping[tuple[str, str] | str, object],  # name or (name, part); one is "baseline"
+    # name or (name, part) -> arm or runs; one of them is "baseline"
+    arms: Mapping[str, object] | Mapping[tuple[str, str], object],
     rules: Rules | None = None,  # or its fields, by name:
     *,
     margin: Mapping[str, float] | float | None = None,  # by metric, or of the leading ones
@@ -550,13 +554,14 @@ def study(  # noqa: PLR0913 (a parameter for each rule that is typed often)
     primary: str | None = None,  # the leading metric of parts that have it
     known: Collection[str] | None = None,  # names of metrics that may be used; None: all
     same_unit: bool = False,  # scores are in one unit, however far apart
-    **options,  # further fields of `Rules`
+    **options: Unpack[MoreRules],  # further fields of `Rules`
 ) -> Study:
     """Compare all arms with the baseline of their part; without candidates, evaluate them.
 
     Raises ContractError, UsageError."""
     custom = own_metrics(metrics)
-    options |= {
+    choices = {
+        **options,
         "margin": margin,
         "metrics": metrics if custom is None else (),  # Rules know metrics by name only
         "by": by,
@@ -576,7 +581,7 @@ def study(  # noqa: PLR0913 (a parameter for each rule that is typed often)
             'Write study({"baseline": arm, "q8": arm})',
             error=UsageError,
         )
-    rules = given_once(rules, options)
+    rules = given_once(rules, choices)
     arms = as_arms(arms)
     for arm in arms.values():  # runs bring the evaluator of the source systems
         if hasattr(arm, "judge"):
@@ -745,6 +750,44 @@ def two_arms(
     return []
 
 # %% ../../nbs/comparison/17_study.ipynb #cmp2
+class ModelOptions(TypedDict, total=False):
+    "Options of `compare_models` about how models are scored, for type checkers."
+
+    device: str
+    dtype: str
+    batch_tokens: int | None
+    tokenizer: str | None
+    trust_remote_code: bool
+    bos: str
+    revision: str | None
+    allow_pickle: bool
+    concurrency: int
+    normalize: str
+    separator: str
+    leak_text: list[str] | None
+    max_length: int | None
+    stride: int | None
+    windows: str | None
+    per_byte: bool
+    first_window: str
+    windowing: str
+    prefix_token: int | None
+    windows_seed: int
+    documents: str | None
+    divergence: bool
+    control: bool
+    control_file: str | os.PathLike | None
+
+
+class CompareOptions(MoreRules, ModelOptions, total=False):
+    "Options of `compare` that are not in its signature, for type checkers."
+
+    same_unit: bool  # scores are in one unit, however far apart
+    text: str | os.PathLike | list | Mapping | None
+    questions: str | os.PathLike | None
+    task: str | list | None
+
+
 def compare(  # noqa: PLR0913 (a parameter for each rule that is typed often)
     pair: object,  # of `pair` or `pair_arrays`; or the baseline: a path, an arm, scores
     candidate: object = None,  # the other one, of the same kind
@@ -760,7 +803,9 @@ def compare(  # noqa: PLR0913 (a parameter for each rule that is typed often)
     seed: int | None = None,  # of the draws of a bootstrap
     resample: str = "windows",  # of a bootstrap; or tokens
     primary: str | None = None,  # the leading metric of parts that have it
-    **rules,  # further fields of `Rules`; of paths also options of `compare_models`
+    **rules: Unpack[
+        CompareOptions
+    ],  # further fields of `Rules`; of paths also options of `compare_models`
 ) -> Study:
     """Compare two arms; returns a `Study`. Raises ContractError, PairingError, UsageError.
 
@@ -779,7 +824,8 @@ def compare(  # noqa: PLR0913 (a parameter for each rule that is typed often)
     >>> compare("old.csv", "new.csv")
     >>> compare(pair_arrays(before, after, tokens, document_ids=documents), margin=0.02)
     """
-    options = rules | {
+    options = {
+        **rules,
         "margin": margin,
         "metrics": metrics,
         "by": by,
@@ -809,7 +855,7 @@ def evaluate(
     metrics: str | Metric | Collection[str | Metric] = (),  # (): all
     by: str | Collection[str] | None = None,  # columns to slice by; None: the usual ones
     level: float = 0.95,  # confidence of the intervals
-    **rules,  # further fields of `Rules`
+    **rules: Unpack[MoreRules],  # further fields of `Rules`
 ) -> Study:
     """Measure the metrics of one arm, or of one arm per part, without comparing it.
 
