@@ -30,7 +30,7 @@ def __getattr__(name):
 
 def __dir__():
     "The names that `dir` and completion show, those not imported yet included."
-    return sorted([*globals(), *__all__])
+    return sorted({*globals(), *__all__})
 
 
 from .foundations.upward import provide as _provide  # noqa: E402 (it passes on __getattr__)

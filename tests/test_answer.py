@@ -660,6 +660,29 @@ def test_of_a_loss_in_nats_the_hint_names_the_margin_of_its_perplexity():
     )
 
 
+@pytest.mark.parametrize(
+    ("margins", "is_shown"),
+    [((), True), (("accuracy=1%",), True), (("val_loss=2%",), False)],
+)
+def test_the_shell_too_names_the_margin_of_a_perplexity(tmp_path, margins, is_shown):
+    "Its rules held 0.02 for every metric, as if the user had chosen it."
+    from test_shell import shell
+
+    for name, shift in (("old", 0), ("new", -0.01)):
+        rows = [f"{seed},{3.1 + shift + seed / 1000},0.6" for seed in range(6)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["seed,val_loss,accuracy", *rows]))
+    options = ["--metric", "val_loss", "--metric", "accuracy"]
+    for margin in margins:
+        options += ["--margin", margin]
+    out = tmp_path / "out"
+    code, text, err = shell(
+        "compare", tmp_path / "old.csv", tmp_path / "new.csv", *options, "--out", out
+    )
+    assert code == 0 and ("--margin val_loss=0.64%" in " ".join(text.split())) == is_shown, err
+    rules = json.loads((out / "report.json").read_text())["rules"]
+    assert [*rules.get("margin", {})] == [margin.partition("=")[0] for margin in margins]
+
+
 def test_a_copy_that_breaks_a_limit_is_not_recommended():
     "int4 was called the smallest that is not worse beside its broken limits on KL and flips."
     both = with_divergence()

@@ -27,6 +27,7 @@ from invar_nb import (
     evaluate,
     mcnemar,
     paired_t_test,
+    reliability_bins,
     result_html,
     study,
     verify,
@@ -85,6 +86,8 @@ RESULTS = {
     "row": lambda: compare(losses()).row,
     "difference": lambda: compare(marks()).row.value,
     "level": lambda: evaluate(losses().baseline).rows[0].value,
+    "bins": lambda: reliability_bins([0.55] * 10 + [0.95] * 30, [0, 1] * 20),
+    "bins without a band": lambda: reliability_bins([0.55], [1], null=False),
     "no level": lambda: Level(
         metric=METRICS["perplexity"], estimate=None, n=3, missing="no losses"
     ),
@@ -718,3 +721,15 @@ def test_a_slice_that_made_it_red_is_in_the_figure():
         and any("es" in bar[0] and bar[4] == "regressed" for bar in bars)
         and len(bars) == 2
     )
+
+
+def test_reliability_bins_are_shown_as_a_table_and_a_picture():
+    "A notebook showed ten lines of arrays."
+    bins = RESULTS["bins"]()
+    first_bin = str(bins).splitlines()[3]
+    assert " ".join(first_bin.split()) == "0.5 to 0.6 10 0.550 0.500 (0.237 to 0.763)"
+    page = bins._repr_html_()
+    assert page.count("<tr") == 3 and "<svg" in page and "array(" not in page
+    frame = bins.to_frame()
+    assert len(frame) == 10 and frame["count"].tolist() == bins.count.tolist()
+    assert frame["accuracy"].isna().sum() == 8

@@ -1,5 +1,6 @@
 "What `invar_nb` offers to help(), to the TAB key and to type checkers."
 
+import dataclasses
 import inspect
 import os
 import re
@@ -7,11 +8,13 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import get_args
 
 import pages
 import pytest
 
 import invar_nb
+from invar_nb.shell.compare import SCORING
 
 PUBLIC = [
     name
@@ -61,6 +64,25 @@ def test_rules_in_a_signature_have_the_defaults_of_rules(name):
         assert parameters[rule].default == getattr(usual, rule), rule
 
 
+@pytest.mark.parametrize("name", ["compare", "study", "evaluate", "compare_models"])
+def test_names_that_a_type_checker_knows_are_those_that_are_taken(name):
+    "The parameters and the keys of `**options`: every rule, and of paths every option."
+    function = getattr(invar_nb, name)
+    signature = inspect.signature(function)
+    (options,) = (p for p in signature.parameters.values() if p.kind is p.VAR_KEYWORD)
+    (keys,) = get_args(options.annotation)
+    assert not keys.__annotations__.keys() & signature.parameters.keys()  # PEP 692
+    known = {*signature.parameters, *keys.__annotations__}
+    rules = {rule.name for rule in dataclasses.fields(invar_nb.Rules)}
+    of_models = {*SCORING, "same_unit"}
+    if name in ("compare", "study"):
+        assert rules <= known
+    if name == "compare":
+        assert known - {"pair", "candidate", "others", "score", "rules"} == rules | of_models
+    if name == "compare_models":
+        assert known - {"baseline", "candidates", "rules", "scoring"} == of_models
+
+
 def test_the_tab_key_offers_the_rules():
     "IPython offers the names of the signature behind `compare(both, un`."
     from IPython.core.completer import IPCompleter
@@ -97,6 +119,7 @@ def test_tab_offers_the_names_and_nothing_of_ours():
         name for name in dir(invar_nb) if name.isidentifier() and name[0] != "_"
     ]  # pytest adds @py_builtins to what it rewrites
     assert set(invar_nb.__all__) <= set(names)
+    assert len(names) == len(set(names)), "a name that was imported is listed once"
     for name in set(names) - set(invar_nb.__all__):
         assert import_module(f"invar_nb.{name}"), name  # layers that were imported
 
@@ -122,7 +145,12 @@ def test_a_file_of_a_user_passes_mypy_strict(tmp_path):
     user = Path(__file__).with_name("typed_user.py")
     wrong = tmp_path / "wrong.py"
     wrong.write_text(
-        "from invar_nb import compare, comparee\nx: str = compare(None, margin=[2]).delta\n"
+        "from invar_nb import compare, compare_models, comparee, study\n"
+        "x: str = compare(None, margin=[2]).delta\n"
+        "compare(None, marginn=0.02)\nstudy({}, levell=0.9)\n"
+        "compare_models('a', 'b', max_lenght=3)\n"
+        "compare(None).headlin\ncompare(None).report().headlin\n"
+        "compare(None)['f1'].value.headlin\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(pages.root)}
     run = subprocess.run(
@@ -146,5 +174,11 @@ def test_a_file_of_a_user_passes_mypy_strict(tmp_path):
         'has no attribute "comparee"',
         'Argument "margin" to "compare" has incompatible type "list[int]"',
         'expression has type "float", variable has type "str"',
+        'Unexpected keyword argument "marginn" for "compare"',
+        'Unexpected keyword argument "levell"',
+        'Unexpected keyword argument "max_lenght" for "compare_models"',
+        '"Study" has no attribute "headlin"',
+        '"Report" has no attribute "headlin"',
+        'Item "Difference" of "Difference | Level" has no attribute "headlin"',
     ):
         assert said in run.stdout

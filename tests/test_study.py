@@ -8,6 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 from documents import document_of, exit_of
 from hypothesis import given, settings
@@ -51,6 +52,7 @@ from invar_nb import (
     paired_t_test,
     perplexity,
     predictions_from_columns,
+    read_plain,
     register_metric,
     smooth_calibration_error,
     study,
@@ -2008,3 +2010,96 @@ def test_only_units_that_may_be_copies_are_sorted(monkeypatch):
     copies = find_near_copies(np.full(n * m, 512), a, b, codes)
     assert copies.tolist() == [[n - 2, 1], [n - 1, 0]]
     assert max(sizes) < n
+
+
+# what each call does that a message advises, or that the same word does in the shell
+FEWER = pd.Series(np.linspace(0.4, 0.9, 60), index=[f"q{i}" for i in range(60)])
+
+
+def both_kinds(folder, old, new, name="f1"):
+    "The same scores as Series, DataFrames, files and arms."
+    frames = [values.rename(name).rename_axis("id").reset_index() for values in (old, new)]
+    files = []
+    for side, frame in zip(("old", "new"), frames, strict=True):
+        files.append(folder / f"{side}.csv")
+        frame.to_csv(files[-1], index=False)
+    return {
+        "series": ((old, new), {"score": name}),
+        "frames": (frames, {"score": name}),
+        "indexed": ([frame.set_index("id") for frame in frames], {"score": name}),
+        "file and frame": ((files[0], frames[1]), {"score": name}),
+        "files": (files, {}),
+        "files of a score": (files, {"score": name}),
+        "arms": ([*map(read_plain, files)], {}),
+    }
+
+
+KINDS = ["series", "frames", "indexed", "file and frame", "files", "files of a score", "arms"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_intersect_leaves_out_what_one_arm_lacks_as_the_message_says(tmp_path, kind):
+    noise = np.random.default_rng(1).normal(0, 0.01, 60)
+    values, score = both_kinds(tmp_path, FEWER, (FEWER + noise)[5:][::-1])[kind]
+    with pytest.raises(PairingError, match=r"or intersect=True in Python"):
+        compare(*values, **score)
+    result = compare(*values, **score, intersect=True)
+    assert result.n == 55 and "On the 55 that all have, of 60 (baseline)" in result.headline
+    assert result.delta == pytest.approx(noise[5:].mean())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_same_unit_takes_scores_as_they_are_as_the_message_says(tmp_path, kind):
+    values, score = both_kinds(tmp_path, 100 * FEWER, FEWER)[kind]
+    with pytest.raises(PairingError, match=r"say same_unit=True\.$"):
+        compare(*values, **score)
+    result = compare(*values, **score, same_unit=True)
+    assert result.delta == pytest.approx((FEWER - 100 * FEWER).mean())
+
+
+def test_pair_and_study_leave_out_what_one_arm_lacks():
+    old, new = (read_plain(frame.to_frame("f1")) for frame in (FEWER, FEWER[:50]))
+    assert pair(old, new, intersect=True).n == 50
+    with pytest.raises(PairingError):
+        pair(old, new)
+    result = study({"baseline": old, "short": new, "all": old}, intersect=True)
+    assert {row.value.n for row in result.rows} == {50}
+    report = result.report()
+    assert report.content.rules["intersect"] is True
+
+
+def test_arrays_without_ids_are_not_cut_to_one_length():
+    "Which of them lacks its number no array says, so that pairs in order would be wrong."
+    values = FEWER.to_numpy()
+    for options in ({}, {"intersect": True}):
+        with pytest.raises(PairingError, match="or pass two Series with ids as their index"):
+            compare(values, values[1:], score="f1", **options)
+
+
+def test_of_a_frame_the_column_is_taken_by_its_ids(tmp_path):
+    frame = pd.DataFrame({"question_id": FEWER.index, "f1": FEWER.to_numpy(), "em": 1.0})
+    shuffled = frame.sample(frac=1, random_state=3)
+    assert compare(frame, shuffled, score="f1").delta == 0
+    plain = frame[["f1"]]  # its index numbers the rows
+    assert compare(plain, plain + 0.01, score="f1").delta == pytest.approx(0.01)
+    with pytest.raises(
+        UsageError, match=r'Say which column .* compare\(old, new, score="f1"\)'
+    ):
+        compare(frame, shuffled)
+    with pytest.raises(ContractError, match="there must be a column 'f2'"):
+        compare(frame, shuffled, score="f2")
+    with pytest.raises(ContractError, match="every row must have 'f1'; got no value"):
+        compare(frame, frame.assign(f1=np.nan), score="f1")
+
+
+@pytest.mark.parametrize(
+    ("high", "tokens", "is_warned"),
+    [(1.0, 1, True), (1.0, 2, False), (1.3, 1, False)],
+)
+def test_losses_that_look_like_scores_are_warned_of(high, tokens, is_warned):
+    "Scores of 0 and 1 are refused; an f1 between them was compared as a perplexity."
+    before = np.linspace(0.3, high, 60)
+    after = before * np.random.default_rng(2).uniform(0.9, 1, 60)
+    text = compare(pair_arrays(before, after, np.full(60, tokens))).summary()
+    assert ('compare(old, new, score="f1")' in text) == is_warned, text
+    assert text.count("These look like scores") == is_warned

@@ -67,6 +67,9 @@ both = pair_arrays(before.tolist(), before.tolist(), tokens.tolist())
 result: Study = compare(both, margin=0.02, level=0.95, by=None)
 from_arrays: Study = compare(before, before.tolist(), score="f1", margin=0.01)
 from_files: Study = compare("old.csv", Path("new.csv"), score="f1")
+of_few: Study = compare(before, before, score="rho", better="higher", same_unit=True)
+of_models: Study = compare("base", "int8", text="docs.jsonl", max_length=256, gate=1.1)
+strict: Study = study({}, required="equivalent", intersect=True, pooling="equal")
 word: str | None = result.claim
 headline: str = result.headline
 rationale: str = result.rationale

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['LOWER_SHARES', 'ROUNDING', 'PER_CENT', 'PER_MILLE', 'MOST_CHANGE', 'unite_labels', 'unit_factor', 'likely_factor',
-           'in_shares', 'is_same_unit', 'units_doubts', 'Pair', 'holds_runs', 'pair', 'pair_arrays']
+           'in_shares', 'in_one_unit', 'is_same_unit', 'units_doubts', 'Pair', 'holds_runs', 'shared_items', 'pair',
+           'pair_arrays', 'are_like_scores']
 
 # %% ../../nbs/arms/04_pair.ipynb #c027
 import re
@@ -130,7 +131,7 @@ def _match_ids(baseline: Arm, candidate: Arm) -> None:
             )
         cure = "Measure both models on the same items, or leave out what one of them lacks"
         if baseline.by_id or baseline.source.get("format") == "plain table":
-            cure += ", which --intersect does"
+            cure += " (--intersect, or intersect=True in Python)"
         _refuse_pair(must, got, cure)
     i = _first_difference(a, b)
     _refuse_pair(
@@ -366,6 +367,11 @@ def _scores_of(a: Arm, b: Arm) -> Iterator[_Score]:
         yield _Score(title, baseline, candidate, is_lower and LOWER_SHARES.isdisjoint(words))
 
 
+def in_one_unit(arm: Arm) -> Arm:
+    "The arm, marked as in one unit with the others, however far apart their scores are."
+    return arm.changed(provenance={**arm.provenance, "same_unit": True})
+
+
 def is_same_unit(a: Arm, b: Arm) -> bool:
     "Whether the user said that the scores of both arms are in one unit."
     return bool(a.provenance.get("same_unit") or b.provenance.get("same_unit"))
@@ -385,7 +391,7 @@ def _match_units(a: Arm, b: Arm) -> None:
             "both arms must be in one unit",
             f"{score.name!r} from {of_a} in the baseline and from {of_b} in the candidate",
             f"Divide one by {factor}, or write both alike; if both are in one unit, say "
-            "same_unit=True (a key of the provenance)",
+            "same_unit=True",
             error=PairingError,
             code="unit",
         )
@@ -520,13 +526,41 @@ _MUST_AGREE = {  # field in which two arms must agree -> what an error advises i
 }
 
 
+def _count_before(arm: Arm) -> int:
+    "The number of items of an arm, with those that its reader left out."
+    return arm.provenance.get("intersected", len(arm))
+
+
+def shared_items(arms: Sequence[Arm]) -> list[Arm]:
+    """The arms without the items that some of them lack; each notes how many it had.
+
+    Without any shared item nothing is left out: pairing then says how the arms differ.
+    """
+    shared = set.intersection(*({*arm.ids} for arm in arms))
+    if not shared or all(_count_before(arm) == len(shared) for arm in arms):
+        return [*arms]
+    kept = []
+    for arm in arms:
+        part = arm.take(np.array([name in shared for name in arm.ids]))
+        provenance = {**part.provenance, "intersected": _count_before(arm)}
+        kept.append(part.changed(provenance=provenance))
+    return kept
+
+
 def pair(
     baseline: Arm,  # before the edit: always first
     candidate: Arm,  # the same kind of arm, on the same items
+    *,
+    intersect: bool = False,  # leave out the items that one arm lacks
+    same_unit: bool = False,  # scores are in one unit, however far apart
 ) -> Pair:
     "Match two arms item by item; a PairingError names the first thing in which they differ."
     _check_kinds(baseline, candidate)
     a, b = baseline, candidate
+    if intersect:
+        a, b = shared_items([a, b])
+    if same_unit:
+        a, b = map(in_one_unit, (a, b))
     if not len(a) and not len(b):
         _refuse_pair("there must be at least one item", "none", "Measure both models")
     refuse_zeros(a, "pair")
@@ -613,6 +647,13 @@ def pair_arrays(
     refuse_zeros(baseline, where)
     refuse_zeros(candidate, where)
     return Pair(baseline=baseline, candidate=candidate)
+
+
+def are_like_scores(pair: Pair) -> bool:
+    "Whether losses may be scores: all lie from 0 to 1, each of a single token."
+    arms = (pair.baseline, pair.candidate)
+    are_single = all((arm.tokens == 1).all() for arm in arms)
+    return are_single and all((arm.log_loss <= 1).all() for arm in arms)
 
 
 def _only_zeros_and_ones(arms: Sequence[np.ndarray]) -> bool:

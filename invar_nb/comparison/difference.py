@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.special import stdtr
@@ -441,8 +441,26 @@ _OWNER = {  # attribute of a Difference -> the field from which it is read
 }
 
 # %% ../../nbs/comparison/01_difference.ipynb #c002
+class _Numbers(Shown):
+    "The types of what a Difference reads from its parts."
+
+    unit: str
+    better: str
+    scale: str
+    whole: float | None
+    positive: bool
+    standard_error: float
+    dof: float
+    nu: float
+    n_units: int
+    units_eff: float
+    level: float
+    method: str
+    fallback: Fallback | None
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Difference(Shown):
+class Difference(_Numbers):
     "The difference of one metric, candidate minus baseline, with its interval and p-value."
 
     metric: Metric  # as prepared for these arms
@@ -502,11 +520,13 @@ class Difference(Shown):
         "The interval of the ratio, on the log scale; else None."
         return self.interval.exp() if self.scale == "log" else None
 
-    def __getattr__(self, name: str) -> object:
-        "Attributes of the metric, the fit and the interval, as listed in _OWNER."
-        if name not in _OWNER:
-            raise AttributeError(f"Difference has no attribute {name!r}")
-        return getattr(getattr(self, _OWNER[name]), name)
+    if not TYPE_CHECKING:  # type checkers know these names from `_Numbers`
+
+        def __getattr__(self, name: str) -> object:
+            "Attributes of the metric, the fit and the interval, as listed in _OWNER."
+            if name not in _OWNER:
+                raise AttributeError(f"Difference has no attribute {name!r}")
+            return getattr(getattr(self, _OWNER[name]), name)
 
     @property
     def unmoved(self) -> bool:

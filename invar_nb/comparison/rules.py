@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['PROFILES', 'REQUIRED', 'UNITS', 'TIERS', 'StudyKind', 'SAME_CHANGE', 'BROKEN', 'NOT_SCORED', 'Tier', 'as_tier',
-           'Accepted', 'as_accepted', 'read_by', 'Rules', 'rules_read_by', 'check_read', 'check_kinds',
+           'Accepted', 'as_accepted', 'read_by', 'Rules', 'MoreRules', 'rules_read_by', 'check_read', 'check_kinds',
            'overlap_fraction', 'window_changes', 'is_shifted', 'why_degenerate', 'has_other_weights', 'check_enough',
            'check_windows']
 
@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from datetime import date, datetime
 from functools import cache
-from typing import Literal, NoReturn, get_args
+from typing import Literal, NoReturn, TypedDict, get_args
 
 import numpy as np
 
@@ -214,8 +214,8 @@ class Rules(Settings):
     multiplicity: str = field(  # or benjamini_hochberg
         default="holm", metadata=read_by("runs", needs="runs")
     )
-    intersect: bool = field(  # leave out seeds that one arm lacks
-        default=False, metadata=read_by("runs", needs="runs")
+    intersect: bool = field(  # leave out examples or seeds that one arm lacks
+        default=False, metadata=read_by("runs")
     )
     drop_failed: bool = field(  # leave out seeds of which a run failed
         default=False, metadata=read_by("runs", needs="runs")
@@ -272,6 +272,24 @@ class Rules(Settings):
             for name, value in values.items()
             if value != getattr(defaults, name)
         }
+
+
+class MoreRules(TypedDict, total=False):
+    "Rules that functions take by name beside those in their signatures, for type checkers."
+
+    deciding: str | Collection[str]
+    required: str | None
+    pooling: str | Mapping[str, float] | None
+    better: str | Mapping[str, str]  # a word alone is that of scores
+    scale: Mapping[str, str]
+    multiplicity: str
+    intersect: bool
+    drop_failed: bool
+    tier: str
+    profile: str
+    gate: float | None
+    fail_inconclusive: bool
+    accepted: Collection[Accepted | Mapping]
 
 
 @cache

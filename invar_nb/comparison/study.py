@@ -4,20 +4,21 @@
 
 # %% auto #0
 __all__ = ['ELSEWHERE', 'Table', 'Study', 'check_rules_of_looks', 'look_at_all', 'measured_by_looks', 'own_metrics', 'rules_of',
-           'given_once', 'as_arm', 'as_arms', 'in_reading_order', 'study', 'scores_of', 'compare_files',
-           'compare_arrays', 'study_of_two', 'is_array', 'holds_pairs', 'refuse_compare', 'are_two_arrays', 'is_arm',
-           'two_arms', 'compare', 'evaluate']
+           'given_once', 'as_arm', 'as_arms', 'in_reading_order', 'study', 'has_index', 'scores_of', 'compare_files',
+           'compare_arrays', 'study_of_two', 'is_array', 'is_path', 'is_frame', 'are_two_tables', 'holds_pairs',
+           'refuse_compare', 'are_two_arrays', 'is_arm', 'two_arms', 'ModelOptions', 'CompareOptions', 'compare',
+           'evaluate']
 
 # %% ../../nbs/comparison/17_study.ipynb #17c96d2c
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypedDict, Unpack
 
 import numpy as np
 
 from ..arms.arm import Arm, Scores, listed
-from ..arms.pair import Pair, holds_runs
+from ..arms.pair import Pair, holds_runs, in_one_unit, shared_items
 from .claim import Verdict
 from .claim_words import rationale
 from .family import find_leading, that_decide
@@ -27,7 +28,7 @@ from .levels import levels_of
 from .looks import Looked, Looks, all_decided, look_at, shared_level
 from .measured import Measured, measure_pair
 from .rows import BASELINE, CONTROL, Row, worst_blind_spot
-from .rules import Rules, check_kinds, check_read
+from .rules import MoreRules, Rules, check_kinds, check_read
 from invar_nb.comparison.study_pairs import (
     Arms,
     Pairs,
@@ -40,6 +41,7 @@ from .study_rows import judge_study
 from .units import check_by, counted
 from ..foundations.interval import Fallback, Forest, Interval, Shown
 from invar_nb.foundations.refuse import (
+    PairingError,
     UsageError,
     as_choice,
     of_part,
@@ -111,11 +113,13 @@ class Table(Shown):
         cure = suggest(metric, sorted(names), f"there are {listed(sorted(names))}")
         return f"{metric}; {cure}, or select(candidate=...)"
 
-    def __getattr__(self, name: str) -> object:
-        "The numbers of the leading row, by their names."
-        if name not in Table.__annotations__ or name == "rows":
-            raise AttributeError(f"Study has no attribute {name!r}")
-        return getattr(self.row.value, name)
+    if not TYPE_CHECKING:  # so that type checkers know no names but those above
+
+        def __getattr__(self, name: str) -> object:
+            "The numbers of the leading row, by their names."
+            if name not in Table.__annotations__ or name == "rows":
+                raise AttributeError(f"Study has no attribute {name!r}")
+            return getattr(self.row.value, name)
 
     def __dir__(self) -> list[str]:
         "All attributes, those of the leading row included."
@@ -479,6 +483,8 @@ def _study_of_pairs(
     known: Collection[str] | None,  # names of metrics that may be used; None: all
 ) -> Study:
     "The study of candidates against the baseline of their part."
+    if rules.intersect:
+        arms = _with_shared_items(arms)
     pairs = pair_all(arms)
     if rules.pooling is not None:
         check_pooled(pairs)
@@ -497,6 +503,15 @@ def _study_of_pairs(
         measured=measured,
         rows=tuple(judge_study(measured, rules)),
     )
+
+
+def _with_shared_items(arms: Arms) -> dict[tuple[str, str], Arm]:
+    "The arms without the items that some arm of their part lacks."
+    kept = {}
+    for part in dict.fromkeys(part for _, part in arms):
+        of_part = {key: arm for key, arm in arms.items() if key[1] == part}
+        kept |= zip(of_part, shared_items([*of_part.values()]), strict=True)
+    return {key: kept[key] for key in arms}
 
 
 def _study_of_looks(arms: Arms, pairs: Pairs, rules: Rules) -> Study:
@@ -523,7 +538,8 @@ def _arms_as_paired(arms: Arms, pairs: Pairs) -> dict[tuple[str, str], Arm]:
 # %% ../../nbs/comparison/17_study.ipynb #c025
 @usual_rounding
 def study(  # noqa: PLR0913 (a parameter for each rule that is typed often)
-    arms: Mapping[tuple[str, str] | str, object],  # name or (name, part); one is "baseline"
+    # name or (name, part) -> arm or runs; one of them is "baseline"
+    arms: Mapping[str, object] | Mapping[tuple[str, str], object],
     rules: Rules | None = None,  # or its fields, by name:
     *,
     margin: Mapping[str, float] | float | None = None,  # by metric, or of the leading ones
@@ -537,13 +553,15 @@ def study(  # noqa: PLR0913 (a parameter for each rule that is typed often)
     resample: str = "windows",  # of a bootstrap; or tokens
     primary: str | None = None,  # the leading metric of parts that have it
     known: Collection[str] | None = None,  # names of metrics that may be used; None: all
-    **options,  # further fields of `Rules`
+    same_unit: bool = False,  # scores are in one unit, however far apart
+    **options: Unpack[MoreRules],  # further fields of `Rules`
 ) -> Study:
     """Compare all arms with the baseline of their part; without candidates, evaluate them.
 
     Raises ContractError, UsageError."""
     custom = own_metrics(metrics)
-    options |= {
+    choices = {
+        **options,
         "margin": margin,
         "metrics": metrics if custom is None else (),  # Rules know metrics by name only
         "by": by,
@@ -563,11 +581,13 @@ def study(  # noqa: PLR0913 (a parameter for each rule that is typed often)
             'Write study({"baseline": arm, "q8": arm})',
             error=UsageError,
         )
-    rules = given_once(rules, options)
+    rules = given_once(rules, choices)
     arms = as_arms(arms)
     for arm in arms.values():  # runs bring the evaluator of the source systems
         if hasattr(arm, "judge"):
             return arm.judge(arms, rules)
+    if same_unit:
+        arms = {key: in_one_unit(arm) for key, arm in arms.items()}
     arms = in_reading_order(arms, rules.deciding)
     check_names(arms, rules)
     if {name for name, _ in arms} == {BASELINE}:
@@ -575,6 +595,12 @@ def study(  # noqa: PLR0913 (a parameter for each rule that is typed often)
     return _study_of_pairs(arms, rules, custom, known)
 
 # %% ../../nbs/comparison/17_study.ipynb #cmp1
+def has_index(values: object) -> bool:
+    "Whether values have an index with their ids, as a Series has."
+    index = getattr(values, "index", None)
+    return index is not None and not callable(index)  # a list's `index` is a method
+
+
 def scores_of(
     values: object,  # shape (n,): array, list or Series; its index has the ids
     score: str,  # name of the numbers, such as "f1"
@@ -593,14 +619,12 @@ def scores_of(
             error=UsageError,
         )
     numbers = np.asarray(values)
-    index = getattr(values, "index", None)
-    is_named = index is not None and not callable(index)  # a list's `index` is a method
-    ids = list(index) if is_named else range(len(numbers))
+    ids = list(values.index) if has_index(values) else range(len(numbers))
     return Scores(ids=ids, values=numbers, score=score, better=direction)
 
 
 def compare_files(
-    paths: Sequence[str | os.PathLike],  # of the baseline and the candidate
+    paths: Sequence[object],  # of the baseline and the candidate; with a score also DataFrames
     score: str | None,  # column of two tables; None: the files are recognised
     options: Mapping[str, object],  # fields of Rules; without a score also of `compare_models`
 ) -> Study:
@@ -622,6 +646,16 @@ def compare_arrays(
     options: Mapping[str, object],  # fields of Rules; `better` is the scores' direction
 ) -> Study:
     "Compare two arrays of scores; raises ContractError, PairingError, UsageError."
+    lengths = [*map(len, values)]
+    if len(set(lengths)) > 1 and not any(map(has_index, values)):
+        refuse(
+            "compare",
+            "arrays must be equally long, as their numbers are paired in order",
+            f"{lengths[0]} and {lengths[1]}",
+            "Measure both models on the same items, or pass two Series with ids as their "
+            "index and intersect=True",
+            error=PairingError,
+        )
     arms = [scores_of(numbers, score, options.get("better")) for numbers in values]
     return study_of_two(arms, _without_better(options))
 
@@ -644,6 +678,23 @@ def is_array(values: object) -> bool:
     return hasattr(values, "__len__") and getattr(values, "ndim", 1) == 1
 
 
+def is_path(value: object) -> bool:
+    "Whether a value names a file, a folder or a model."
+    return isinstance(value, (str, os.PathLike))
+
+
+def is_frame(value: object) -> bool:
+    "Whether a value is a table in memory: a DataFrame of pandas or polars."
+    return hasattr(value, "columns") and getattr(value, "ndim", 2) == 2
+
+
+def are_two_tables(values: Sequence[object], score: str | None) -> bool:
+    "Whether the values are two paths; with a score, either may be a DataFrame."
+    if score is None:
+        return len(values) == 2 and all(map(is_path, values))
+    return len(values) == 2 and all(is_path(value) or is_frame(value) for value in values)
+
+
 def holds_pairs(value: object) -> bool:
     "Whether a value is a Pair or mapping of arms, or a list with one."
     items = value if isinstance(value, (list, tuple)) else [value]
@@ -654,6 +705,8 @@ def refuse_compare(values: Sequence[object]) -> NoReturn:
     "Raise UsageError: `compare` cannot use these values; the message says what it takes."
     if len(values) > 2 or any(map(holds_pairs, values)):
         cure = 'Several candidates: study({"baseline": arm, "q8": arm})'
+    elif all(map(is_frame, values)):
+        cure = 'Say which column is the score: compare(old, new, score="f1")'
     elif all(map(is_array, values)):
         cure = (
             'Say what the numbers are: compare(old, new, score="f1"). Log-losses of '
@@ -666,7 +719,7 @@ def refuse_compare(values: Sequence[object]) -> NoReturn:
         )
     refuse(
         "compare",
-        "it must have a Pair, two paths, two arms, or two arrays with score=",
+        "it must have a Pair, two paths, two arms, or two arrays or DataFrames with score=",
         " and ".join(type(value).__name__ for value in values),
         cure,
         error=UsageError,
@@ -697,11 +750,49 @@ def two_arms(
     return []
 
 # %% ../../nbs/comparison/17_study.ipynb #cmp2
+class ModelOptions(TypedDict, total=False):
+    "Options of `compare_models` about how models are scored, for type checkers."
+
+    device: str
+    dtype: str
+    batch_tokens: int | None
+    tokenizer: str | None
+    trust_remote_code: bool
+    bos: str
+    revision: str | None
+    allow_pickle: bool
+    concurrency: int
+    normalize: str
+    separator: str
+    leak_text: list[str] | None
+    max_length: int | None
+    stride: int | None
+    windows: str | None
+    per_byte: bool
+    first_window: str
+    windowing: str
+    prefix_token: int | None
+    windows_seed: int
+    documents: str | None
+    divergence: bool
+    control: bool
+    control_file: str | os.PathLike | None
+
+
+class CompareOptions(MoreRules, ModelOptions, total=False):
+    "Options of `compare` that are not in its signature, for type checkers."
+
+    same_unit: bool  # scores are in one unit, however far apart
+    text: str | os.PathLike | list | Mapping | None
+    questions: str | os.PathLike | None
+    task: str | list | None
+
+
 def compare(  # noqa: PLR0913 (a parameter for each rule that is typed often)
     pair: object,  # of `pair` or `pair_arrays`; or the baseline: a path, an arm, scores
     candidate: object = None,  # the other one, of the same kind
     *others: object,  # refused: several candidates are a `study`
-    score: str | None = None,  # what two arrays of numbers are, or a column of two tables
+    score: str | None = None,  # what two arrays are, or a column of two tables or DataFrames
     margin: Mapping[str, float] | float | None = None,  # None: the metric's own
     metrics: str | Metric | Collection[str | Metric] = (),  # (): all
     by: str | Collection[str] | None = None,  # columns to slice by; None: the usual ones
@@ -712,7 +803,9 @@ def compare(  # noqa: PLR0913 (a parameter for each rule that is typed often)
     seed: int | None = None,  # of the draws of a bootstrap
     resample: str = "windows",  # of a bootstrap; or tokens
     primary: str | None = None,  # the leading metric of parts that have it
-    **rules,  # further fields of `Rules`; of paths also options of `compare_models`
+    **rules: Unpack[
+        CompareOptions
+    ],  # further fields of `Rules`; of paths also options of `compare_models`
 ) -> Study:
     """Compare two arms; returns a `Study`. Raises ContractError, PairingError, UsageError.
 
@@ -724,13 +817,15 @@ def compare(  # noqa: PLR0913 (a parameter for each rule that is typed often)
     method="bca" or "percentile": a bootstrap, exact or with replicates=2000, seed=1.
     rules: all other fields of `Rules`. Of arrays better="lower" says which direction is
     better, where the name does not; of paths the options of `compare_models`
-    (text="wiki.jsonl") are taken as well.
+    (text="wiki.jsonl") are taken as well. intersect=True leaves out examples that one arm
+    lacks; same_unit=True takes scores as they are, however far apart.
 
     >>> compare(f1_old, f1_new, score="f1", margin=0.01)
     >>> compare("old.csv", "new.csv")
     >>> compare(pair_arrays(before, after, tokens, document_ids=documents), margin=0.02)
     """
-    options = rules | {
+    options = {
+        **rules,
         "margin": margin,
         "metrics": metrics,
         "by": by,
@@ -744,7 +839,7 @@ def compare(  # noqa: PLR0913 (a parameter for each rule that is typed often)
     }
     # One value is a pair, which holds both arms; of two the first is the baseline.
     values = [pair, *(value for value in (candidate, *others) if value is not None)]
-    if len(values) == 2 and all(isinstance(value, (str, os.PathLike)) for value in values):
+    if are_two_tables(values, score):
         return compare_files(values, score, options)
     arms = two_arms(values, score)
     if arms:
@@ -760,7 +855,7 @@ def evaluate(
     metrics: str | Metric | Collection[str | Metric] = (),  # (): all
     by: str | Collection[str] | None = None,  # columns to slice by; None: the usual ones
     level: float = 0.95,  # confidence of the intervals
-    **rules,  # further fields of `Rules`
+    **rules: Unpack[MoreRules],  # further fields of `Rules`
 ) -> Study:
     """Measure the metrics of one arm, or of one arm per part, without comparing it.
 

@@ -17,7 +17,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -133,13 +133,19 @@ def of_part(name: str) -> Iterator[None]:
         ) from None
 
 # %% ../../nbs/foundations/00_refuse.ipynb #c027
-def usual_rounding(function: Callable) -> Callable:
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+def usual_rounding(
+    function: Callable[_Arguments, _Result],
+) -> Callable[_Arguments, _Result]:
     """Decorator: run a function under NumPy's default error state.
 
     A caller's np.seterr(all='raise') would otherwise turn harmless underflow into an error."""
 
     @functools.wraps(function)
-    def call(*values, **named):
+    def call(*values: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
         with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
             return function(*values, **named)
 

@@ -15,7 +15,7 @@ import numpy as np
 import scipy
 
 from ..arms.predictions import Predictions
-from ..foundations.interval import as_axes
+from ..foundations.interval import Forest, Shown, aligned, as_axes, confidence_text
 from invar_nb.foundations.refuse import (
     as_booleans,
     as_choice,
@@ -251,8 +251,8 @@ def _mass_below(law: _BinLaw, mce: float) -> float:
     return float(law.mass[is_below].sum())
 
 # %% ../../nbs/metrics/03_reliability.ipynb #c044
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ReliabilityBins:
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ReliabilityBins(Shown):
     "The bins of a reliability diagram; arrays have shape (M,) and NaN in empty bins."
 
     binning: str  # "width" or "mass"
@@ -275,6 +275,65 @@ class ReliabilityBins:
             value = getattr(self, f.name)
             if isinstance(value, np.ndarray):
                 object.__setattr__(self, f.name, lock(value))
+
+    hint = "More: .plot()  .to_frame()  .to_dict()"
+
+    def _line(self) -> str:
+        "The ECE in one line, beside what calibrated models with these confidences have."
+        line = f"ECE {self.ece:.3f} over {self.count.size} bins of {self.n} predictions"
+        if self.null is None:
+            return line
+        level = f"{confidence_text(self.null.level)} %"
+        return (
+            f"{line}; calibrated models have {self.null.low:.3f} to {self.null.high:.3f} "
+            f"({level}), p = {self.null.p_value:.2g}"
+        )
+
+    def _sentences(self) -> list[str]:
+        "The line above the picture and the table of a notebook."
+        return [self._line()]
+
+    def summary(self) -> str:
+        "The ECE in one line, and a table of the bins that are not empty."
+        return "\n".join([self._line(), "", *aligned(self._table())])
+
+    def _table(self) -> list[list[str]]:
+        "Predictions, mean confidence and accuracy of each bin that is not empty."
+        span = f"accuracy ({confidence_text(self.level)} % CI)"
+        rows = [
+            [
+                f"{row['low']:.2g} to {row['high']:.2g}",
+                str(row["count"]),
+                f"{row['mean_confidence']:.3f}",
+                f"{row['accuracy']:.3f} ({row['interval_low']:.3f} to "
+                f"{row['interval_high']:.3f})",
+            ]
+            for row in self._filled()
+        ]
+        return [["bin", "n", "confidence", span], *rows]
+
+    def _forest(self) -> Forest:
+        "Accuracy minus confidence of each bin that is not empty, with its interval."
+        bars = []
+        for row in self._filled():
+            ends = (row["accuracy"], row["interval_low"], row["interval_high"])
+            label = f"{row['low']:.2g} to {row['high']:.2g}"
+            bars.append((label, *(end - row["mean_confidence"] for end in ends), None))
+        return Forest(bars=bars, axis="accuracy - mean confidence", zero="calibrated")
+
+    def _filled(self) -> list[dict]:
+        "The bins that are not empty, as `_records` has them."
+        return [row for row in self._records() if row["count"]]
+
+    def _records(self) -> list[dict]:
+        "A dict for each bin, for a data frame; NaN in an empty bin."
+        columns = {
+            name: value.tolist()
+            for name, value in vars(self).items()
+            if isinstance(value, np.ndarray)
+        }
+        rows = zip(*columns.values(), strict=True)
+        return [dict(zip(columns, row, strict=True)) for row in rows]
 
     def to_dict(self) -> dict:
         "Plain values for JSON; NaN of an empty bin becomes None."

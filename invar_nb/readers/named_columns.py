@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['USUAL', 'ARRAYS', 'BESIDE', 'DOCUMENTS', 'COUNTS', 'REPEATS', 'TABLE', 'choose_columns', 'token_losses', 'read_reply',
-           'PlainColumns', 'read_columns', 'average_repeats', 'refuse_unequal', 'read_plain', 'text_id', 'is_table',
-           'check_repeats']
+           'PlainColumns', 'table_of_frame', 'read_columns', 'average_repeats', 'refuse_unequal', 'read_plain',
+           'text_id', 'is_table', 'check_repeats']
 
 # %% ../../nbs/readers/06_named_columns.ipynb #5c7cb1cc
 import math
@@ -29,6 +29,7 @@ from invar_nb.files.tables import (
     check_names,
     column_named,
     read_table,
+    rows_of_arm,
     suffix_of,
 )
 from invar_nb.foundations.refuse import (
@@ -553,20 +554,56 @@ def _cells_of(table: Table, column: str, role: str, has_arrays: bool) -> Sequenc
     return table.name_column(column)
 
 
+def _is_frame(path: object) -> bool:
+    "Whether it is no path but a table in memory: a DataFrame of pandas or polars."
+    return hasattr(path, "columns")
+
+
+def _cells_in_frame(column: object) -> list:  # of pandas or polars
+    "The cells of a column; a missing one, which pandas holds as NaN, NaT or NA, is None."
+    if not hasattr(column, "isna"):
+        return list(column)
+    return [
+        None if is_missing else cell
+        for cell, is_missing in zip(column, column.isna(), strict=True)
+    ]
+
+
+def table_of_frame(frame: object) -> Table:  # of pandas or polars
+    "The rows of a DataFrame as a table, its index as a column where no column has ids."
+    where = "read_plain: DataFrame"
+    names = check_names(frame.columns, where)
+    held: dict[str, Sequence] = {}
+    for name in names:
+        held[name] = _cells_in_frame(frame[name])
+    usual_ids = {*USUAL["id"], *DOCUMENTS}
+    index = getattr(frame, "index", range(len(frame)))
+    if not any(name.strip().lower() in usual_ids for name in names):
+        held["id"] = list(index)
+    return Table(path="DataFrame", held=held, rows=np.arange(1, len(frame) + 1), where=where)
+
+
 def read_columns(
-    path: str | os.PathLike,
+    path: object,  # a file, or a DataFrame
     roles: Roles,
     rows: tuple[str, str] | None = None,  # column, word: only the rows that have it there
 ) -> PlainColumns:
-    "Read from a file the columns that have a role."
-    choice = _Choice(roles=roles, where=f"read_plain: {path}")
-    fields = {name: name for name in _columns_of_user(roles)} | {**roles.fields}
-    table = read_table(
-        path,
-        rows=rows,
-        wanted=Wanted(roles.at, fields, choice.keep),
-        where="read_plain",
-    )
+    "Read from a file, or from a DataFrame, the columns that have a role."
+    if _is_frame(path):
+        table = table_of_frame(path)
+        if rows:
+            table = rows_of_arm(table, *rows)
+        choice = _Choice(roles=roles, where=table.where)
+        choice.keep(table.names)
+    else:
+        choice = _Choice(roles=roles, where=f"read_plain: {path}")
+        fields = {name: name for name in _columns_of_user(roles)} | {**roles.fields}
+        table = read_table(
+            path,
+            rows=rows,
+            wanted=Wanted(roles.at, fields, choice.keep),
+            where="read_plain",
+        )
     has_arrays = choice.names.get("loss") in ARRAYS
     cells = {
         role: _cells_of(table, choice.in_file(name), role, has_arrays)
@@ -980,7 +1017,7 @@ def _check_unused(plain: PlainColumns, sums: bool, repeats: str, where: str) -> 
 
 
 def read_plain(
-    path: str | os.PathLike,  # .csv, .tsv, .jsonl, .json or .parquet
+    path: object,  # .csv, .tsv, .jsonl, .json or .parquet; or a DataFrame
     *,
     better: str | Sequence[str] | None = None,  # of a score: "higher", "lower", "f1=higher"
     repeats: str = "refuse",  # of an id; "mean" averages, "unequal" also other counts
@@ -989,7 +1026,7 @@ def read_plain(
     **roles: object,  # of Roles: id, loss, tokens, n_bytes, score, cluster, ...
 ) -> WindowLosses | Scores:
     "Losses or scores from a table that says nothing about itself."
-    where = f"read_plain: {path}"
+    where = f"read_plain: {'DataFrame' if _is_frame(path) else path}"
     as_choice(repeats, REPEATS, where=where, name="repeats", error=UsageError)
     plain = read_columns(path, Roles(**roles), rows)
     _check_unused(plain, sums, repeats, where)

@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 
 from ..arms.arm import Arm, listed
+from ..arms.pair import in_one_unit, shared_items
 from ..arms.window_losses import WindowLosses, refuse_zeros
 from ..files.answers import read_predictions
 from ..files.losses import REQUIRED, losses_bytes, read_losses
@@ -544,10 +545,7 @@ def _read_one(name: str, path: Path, reader: Reader, reading: Reading) -> dict[s
         refuse_zeros(arm, f"read_together: {path}")
     if not reading.same_unit:
         return arms
-    return {
-        task: arm.changed(provenance={**arm.provenance, "same_unit": True})
-        for task, arm in arms.items()
-    }
+    return {task: in_one_unit(arm) for task, arm in arms.items()}
 
 
 def _check_tasks(arms: Mapping[str, Mapping[str, Arm]], reader: Reader) -> None:
@@ -610,29 +608,11 @@ def _read_each(
 
 
 def _keep_shared_items(arms: Mapping[str, dict[str, Arm]]) -> None:
-    """Leave out, in place, the items that some arm of a task lacks.
-
-    Each arm notes how many items it had. Without any shared item nothing is left out: pairing
-    then says how the arms differ.
-    """
+    "Leave out, in place, the items that some arm of a task lacks: see `shared_items`."
     for task in next(iter(arms.values())):
-        shared = set.intersection(*({*by_task[task].ids} for by_task in arms.values()))
-        is_part = bool(shared) and any(
-            _count_before(by_task[task]) > len(shared) for by_task in arms.values()
-        )
-        for by_task in arms.values():
-            arm = by_task[task]
-            if is_part:  # without any shared, pairing says what differs
-                part = arm.take(np.array([name in shared for name in arm.ids]))
-                arm = part.changed(
-                    provenance={**part.provenance, "intersected": _count_before(arm)}
-                )
-            by_task[task] = _with_own_text(arm)
-
-
-def _count_before(arm: Arm) -> int:
-    "The number of items of an arm, with those that its reader left out."
-    return arm.provenance.get("intersected", len(arm))
+        parts = shared_items([by_task[task] for by_task in arms.values()])
+        for by_task, part in zip(arms.values(), parts, strict=True):
+            by_task[task] = _with_own_text(part)
 
 
 def _with_own_text(arm: Arm) -> Arm:

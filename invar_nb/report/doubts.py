@@ -6,11 +6,11 @@
 __all__ = ['VALUES_OF', 'TENSOR', 'SCORING_SETTINGS', 'ROUNDING_SETTINGS', 'LOSSY', 'OFTEN', 'RARELY', 'ENOUGH_IF_SKEWED',
            'weights_between', 'capitalised', 'recast_clause', 'same_weights_clause', 'weights_sentence',
            'count_identical', 'items_sentence', 'find_facts', 'recorded', 'copies_sentence', 'setting_lines',
-           'shift_sentence', 'engine_of', 'server_sentence', 'cure_of_topics', 'topics_sentence', 'pair_doubts',
-           'gain_doubt', 'hidden_doubts', 'few_units_note', 'smallest_p_note', 'rests_on_spread', 'family_notes',
-           'lines_once', 'with_labels', 'copies_of_arms', 'find_doubts', 'other_scores', 'cut_off_sentence',
-           'interval_warnings', 'arm_warnings', 'temperature_warning', 'pair_warnings', 'tier_warnings',
-           'expired_warnings', 'pooled_warnings', 'find_warnings']
+           'shift_sentence', 'engine_of', 'server_sentence', 'cure_of_topics', 'topics_sentence', 'scores_sentence',
+           'pair_doubts', 'gain_doubt', 'hidden_doubts', 'few_units_note', 'smallest_p_note', 'rests_on_spread',
+           'family_notes', 'lines_once', 'with_labels', 'copies_of_arms', 'find_doubts', 'other_scores',
+           'cut_off_sentence', 'interval_warnings', 'arm_warnings', 'temperature_warning', 'pair_warnings',
+           'tier_warnings', 'expired_warnings', 'pooled_warnings', 'find_warnings']
 
 # %% ../../nbs/report/04_doubts.ipynb #dbt02
 import math
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from ..arms.arm import Arm
-from ..arms.pair import Pair, units_doubts
+from ..arms.pair import Pair, are_like_scores, units_doubts
 from ..comparison.claim import is_identical
 from ..comparison.claim_words import hidden_text, span_text
 from ..comparison.difference import Difference
@@ -303,11 +303,22 @@ def topics_sentence(pair: Pair, d: Difference) -> str:
     )
 
 
+def scores_sentence(pair: Pair) -> str:
+    "A warning that losses look like scores, of which there is no perplexity; else ''."
+    if not are_like_scores(pair):
+        return ""
+    return (
+        "These look like scores: every window has one token and a loss from 0 to 1. If they "
+        'are, compare(old, new, score="f1"), or --score NAME of files, compares their means.'
+    )
+
+
 def pair_doubts(measured: Measured, d: Difference) -> Iterator[str]:
     "Sentences on what makes the interval of a pair doubtful; some may be ''."
     pair = measured.pair
     yield from setting_lines(pair, SCORING_SETTINGS)
     if pair.kind == "losses":
+        yield scores_sentence(pair)
         yield copies_sentence(pair, measured.units)
     yield shift_sentence(pair, d)
     yield server_sentence(pair, d)

@@ -7,18 +7,18 @@ __all__ = ['EXIT_FIRST', 'LOSSES', 'METHODS', 'NOISY_SETTINGS', 'EXPLAINED', 'ex
            'Heading', 'heading_of', 'model_names', 'title_of', 'models_line', 'part_text', 'texts_line', 'units_text',
            'all_units_text', 'seeds_test_text', 'over_sentence', 'reason_of_windows', 'seeds_sentences', 'unit_nouns',
            'is_dominated', 'family_sentences', 'level_sentence', 'no_spread_sentence', 'margins_sentence',
-           'no_margin_sentence', 'is_loss', 'of_mean_sentences', 'pairing_sentence', 'levels_rest_line',
-           'rests_sentences', 'rests_line', 'ignored_line', 'dof_of', 'discordance_of', 'Churn', 'churn_of',
-           'chance_to_find', 'smallest_found', 'bears_claim', 'has_known_rates', 'rate_text', 'Laws', 'laws_of',
-           'rates_of_one', 'rates_of_several', 'rule_clause', 'may_err', 'rule_line', 'unmeasured_line', 'own_metrics',
-           'blind_line', 'found_sentence', 'settings_text', 'noise_lines', 'weights_lines', 'looks_line',
+           'no_margin_sentence', 'is_loss', 'has_own_margin', 'of_mean_sentences', 'nats_sentence', 'pairing_sentence',
+           'levels_rest_line', 'rests_sentences', 'rests_line', 'ignored_line', 'dof_of', 'discordance_of', 'Churn',
+           'churn_of', 'chance_to_find', 'smallest_found', 'bears_claim', 'has_known_rates', 'rate_text', 'Laws',
+           'laws_of', 'rates_of_one', 'rates_of_several', 'rule_clause', 'may_err', 'rule_line', 'unmeasured_line',
+           'own_metrics', 'blind_line', 'found_sentence', 'settings_text', 'noise_lines', 'weights_lines', 'looks_line',
            'exit_needs_words', 'exit_note', 'first_failed', 'required_lines', 'passages_of', 'passage_lines', 'Note',
            'next_note', 'next_line', 'accept_sentence', 'exit_is_told', 'fact_lines', 'setting_details',
            'leading_family', 'families_text', 'ranking_lines']
 
 # %% ../../nbs/report/08_wording.ipynb #wrd02
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..comparison.difference import change_number
@@ -31,6 +31,7 @@ from invar_nb.comparison.family import (
 from ..comparison.headline import model_name
 from ..comparison.ranking import MOST_PAIRWISE
 from ..comparison.rows import BASELINE, CONTROL
+from ..comparison.rules import Rules
 from invar_nb.comparison.units import (
     FEWEST,
     FEWEST_FREE,
@@ -333,6 +334,13 @@ def is_loss(name: str) -> bool:
     return bool({*re.findall("[a-z]+", name.lower())} & {*LOSSES})
 
 
+def has_own_margin(rules: Rules, metric: str) -> bool:
+    "Whether the user chose a margin for this metric, or one for all."
+    if isinstance(rules.margin, Mapping):
+        return metric in rules.margin
+    return rules.margin is not None
+
+
 def of_mean_sentences(document: Document) -> Iterator[str]:
     "For runs: of what their per cent are, and how to set the margin of a loss in nats."
     values = [
@@ -341,14 +349,17 @@ def of_mean_sentences(document: Document) -> Iterator[str]:
     if not values:
         return
     yield "Changes are in per cent of the baseline's mean, shares too."
-    means = {value.metric: abs(value.baseline) for value in values if is_loss(value.metric)}
-    large = {name: mean for name, mean in means.items() if mean > 1}
-    if not large or document.decided.margin:
-        return
-    name, mean = next(iter(large.items()))
-    yield (
-        f"2 % of {name} is {0.02 * mean:.2g}; of a loss in nats 0.02 is 2 % of the "
-        f"perplexity, on its log scale: --margin {name}={2 / mean:.2g}%."
+    losses = [value for value in values if is_loss(value.metric)]
+    usual = [value for value in losses if not has_own_margin(document.decided, value.metric)]
+    yield next((nats_sentence(value) for value in usual if abs(value.baseline) > 1), "")
+
+
+def nats_sentence(value: ChangeSection) -> str:
+    "Which margin of a loss in nats is 2 % of the perplexity: '--margin val_loss=0.64%'."
+    mean = abs(value.baseline)
+    return (
+        f"2 % of {value.metric} is {0.02 * mean:.2g}; of a loss in nats 0.02 is 2 % of the "
+        f"perplexity, on its log scale: --margin {value.metric}={2 / mean:.2g}%."
     )
 
 

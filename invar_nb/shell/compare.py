@@ -11,11 +11,12 @@ import tempfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Unpack
 
 from ..arms.arm import Arm
 from ..comparison.rows import BASELINE
 from ..comparison.rules import Rules
-from ..comparison.study import Study, study
+from ..comparison.study import ModelOptions, Study, study
 from ..foundations.refuse import UsageError, of_part, refuse, suggest
 from ..readers.named_columns import TABLE
 from ..readers.reader import Reading
@@ -168,8 +169,10 @@ def compare_models(
     text: str | Path | list | Mapping | None = None,  # file, files, or name -> file or files
     questions: str | Path | None = None,  # file of questions with candidate answers
     task: str | list | None = None,  # of folders with several; None: all
+    same_unit: bool = False,  # scores in files are in one unit, however far apart
+    by: list[str] | None = None,  # token classes to keep sums for: frequency, context
     rules: Rules = Rules(),
-    **scoring: object,  # one of SCORING, as for `--max-length`, ...
+    **scoring: Unpack[ModelOptions],  # of SCORING, as for `--max-length`, ...
 ) -> Study:
     """Compare models, or results of other tools, with a baseline; the study that judges them.
 
@@ -183,9 +186,11 @@ def compare_models(
     job = Job(
         output=Output(quiet=True),
         scoring=Comparing(
-            text=typed_texts(text), questions=questions and str(questions), **scoring
+            text=typed_texts(text), questions=questions and str(questions), by=by, **scoring
         ),
-        columns=Columns(task=task and _listed(task)),
+        columns=Columns(
+            task=task and _listed(task), same_unit=same_unit, intersect=rules.intersect
+        ),
     )
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "report"

@@ -291,12 +291,12 @@ def rules_of_runs(job: Job, arms: RunsArms) -> Rules:
         better=better,
         scale={name: word for name, word in scale.items() if word != "linear"},
     )
-    shares = {}
-    for spec in specs_of(rules):
-        shares[spec.name] = spec.improvement_threshold
-        if spec.name in margins:
-            shares[spec.name] = share_of_mean(spec, margins[spec.name], arms, **seeds)
-    return replace(rules, margin=shares)
+    shares = {
+        spec.name: share_of_mean(spec, margins[spec.name], arms, **seeds)
+        for spec in specs_of(rules)
+        if spec.name in margins
+    }
+    return replace(rules, margin=shares or None)  # None: nobody chose one
 
 
 def metric_columns(arms: RunsArms) -> list[str]:
