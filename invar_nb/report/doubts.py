@@ -353,7 +353,11 @@ OFTEN = 0.5  # share of reports with a wrong claim, above which a note warns
 RARELY = 0.1  # share to which the number of units that it recommends would bring that
 
 
-def few_units_note(values: Sequence[Difference], alpha: float) -> str:
+def few_units_note(
+    values: Sequence[Difference],  # of the rows that rest on the spread of their units
+    alpha: float,
+    n_judged: int,  # rows that are judged together, these and others
+) -> str:
     """A warning that some claim of several rows may well be wrong, as units are few; else ''.
 
     It says how many units would be enough, where that is known.
@@ -363,9 +367,12 @@ def few_units_note(values: Sequence[Difference], alpha: float) -> str:
     is_tabulated = alpha <= LARGEST_ALPHA
     if not is_tabulated or rate_if_few(n_rows, fewest.units_eff) <= OFTEN:
         return ""
+    rows = f"{n_rows} rows judged together"
+    if n_judged > n_rows:
+        rows = f"{n_rows} of the {n_judged} rows judged together"
     line = (
         f"If as few as {100 * FEW:g} % of the {noun_of(fewest.units)} carried the whole "
-        f"change, {fewest.n_units:,} would be too few for {n_rows} rows judged together"
+        f"change, {fewest.n_units:,} would be too few for {rows}"
     )
     effective = units_for_rate(n_rows, RARELY)
     if effective is None:
@@ -420,7 +427,7 @@ def family_notes(
     has_one_candidate = len({row.key.candidate for row in leading}) == 1
     if has_one_candidate or not of_leading:  # then Holm adjusts
         yield smallest_p_note(values, alpha)
-    yield few_units_note(values, alpha)
+    yield few_units_note(values, alpha, sum(bool(row.p) for row in rows))
 
 # %% ../../nbs/report/04_doubts.ipynb #91adae15
 def lines_once(study: Study, lines_of: Callable[[Row], Iterator[str]]) -> list[str]:
