@@ -798,6 +798,42 @@ def test_each_row_of_the_answer_is_in_the_figure_the_headline_and_the_test_cases
     assert Counter(titles) == Counter(row.value.title for row in document.rows if row.claim)
 
 
+def test_a_shown_score_without_a_margin_is_named_with_an_option_that_gives_it_one(tmp_path):
+    "latency_ms made exit code 1, and only the first score's missing margin was told."
+    files = [
+        three_scores(tmp_path / f"{name}.csv", shift=shift)
+        for shift, name in enumerate(("base", "new"))
+    ]
+    scores = ["--score", "f1", "--score", "latency_ms", "--better", "latency_ms=lower"]
+    words = ["compare", *files, *scores, "--out", tmp_path / "report", "--force"]
+    code, text, _ = shell(*words)
+    (option,) = re.findall(
+        "No margin applies to latency_ms: say (.*) \\(margin=", " ".join(text.split())
+    )
+    assert code == 1 and option == "--margin latency_ms=NUMBER"
+    code, text, _ = shell(*words, *option.replace("NUMBER", "20").split())
+    assert code == 0 and "No margin" not in text
+
+
+def test_a_ranking_says_which_candidates_may_have_lost_less_than_the_margin():
+    "+2.05 % (1.72 to 2.39) and +798 % were both just regressed."
+    rng = np.random.default_rng(3)
+    base = rng.gamma(40, 0.05, 60)
+    noise = rng.normal(0, 0.01, 60)
+    arms = {
+        (name, ""): WindowLosses.from_arrays(range(60), np.full(60, 9), base + change)
+        for name, change in (
+            ("baseline", 0),
+            ("near", 0.021 + noise),
+            ("far", 1 + noise),
+        )
+    }
+    sentence = "Regressed, perhaps by less than the margin: near."
+    assert sentence in str(study(arms))
+    del arms["far", ""]
+    assert sentence not in str(study(arms))
+
+
 def test_rows_for_which_the_answer_has_no_room_are_counted_below_the_figure(
     monkeypatch, tmp_path
 ):

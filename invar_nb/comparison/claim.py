@@ -71,7 +71,7 @@ def claim_of(
 def is_identical(d: Difference) -> bool:
     """Whether both models have exactly the same measured value on every item.
 
-    False for answers, for scores of 0 and 1, and for few examples: they may agree by chance."""
+    False for answers, scores of 0 and 1, and few examples, which may agree by chance."""
     if not d.judged or d.delta != 0 or d.interval.width != 0 or d.n_units < 2:
         return False
     is_graded = d.metric.kind == "scores" and d.metric.exact is None
@@ -87,8 +87,8 @@ def claim_alone(d: Difference, margin: float) -> str:
     """The claim about one difference by itself, without a family of others.
 
     Losses that agree on every item are "equivalent", however few the units, since nothing is
-    left to chance; so are graded scores, if the units are not few. Otherwise evidence that bears no claim (`Difference.enough`) is
-    "inconclusive", whatever its interval."""
+    left to chance; so are graded scores, if the units are not few. Otherwise evidence that
+    bears no claim (`Difference.enough`) is "inconclusive", whatever its interval."""
     if is_identical(d):
         return "equivalent"
     if not d.enough:
