@@ -1,5 +1,6 @@
 "What Python prints and a notebook shows of each result: one line, a sentence with a table, a picture, axes, columns."
 
+import json
 import math
 import re
 import sys
@@ -10,6 +11,7 @@ import matplotlib
 import numpy as np
 import pyarrow
 import pytest
+from commands import shell
 from documents import answer_table, summary
 from studies import STUDIES, answers, arms_of, losses, marks, recipes
 from test_report import EVIL, Tags
@@ -38,8 +40,11 @@ from invar_nb.comparison.rows import Key, Level
 from invar_nb.foundations.interval import Forest, Shown, ends_text, reach_of
 from invar_nb.foundations.refuse import UsageError
 from invar_nb.metrics.metric import METRICS
+from invar_nb.report.document import as_document
+from invar_nb.report.pictures import answer_forest, other_rows
 from invar_nb.report.plan import plan_comparison
 from invar_nb.report.report import render
+from invar_nb.report.tables import answer_rows, compact_table
 from invar_nb.shell.demo import demo_model
 
 matplotlib.use("agg")
@@ -663,6 +668,32 @@ def test_of_many_rows_the_figure_and_tables_show_those_that_made_it_red_and_coun
     )
 
 
+@pytest.mark.parametrize("parts", [("law", "wiki"), ("wiki",)], ids=["matrix", "ranking"])
+def test_a_table_that_is_cut_keeps_the_largest_losses(parts):
+    "summary.md had 19 of 25 candidates that regressed, not the worst, which headed it."
+    document = many(12, parts).report().content
+    losses_of = {}
+    for row in document.of_role("lead"):
+        if row.claim == "regressed":
+            name = row.key.candidate
+            losses_of[name] = max(losses_of.get(name, 0), row.value.delta)
+    worst = sorted(losses_of, key=losses_of.get)[-2:]
+    assert len(losses_of) > 2
+    table = compact_table(document).first(3)  # with the line of the baseline
+    assert {row[0] for row in table.rows[1:-1]} == {*worst}
+
+
+def test_what_equivalence_leaves_open_is_a_sentence_once_and_numbers_for_each_pair():
+    "The sentence stood 48 times in the report of 40 candidates on three texts."
+    report = many(3).report()
+    page = render(report)["report.html"]
+    n_open = sum(bool(row.blind_spot) for row in report.content.of_role("lead"))
+    assert n_open > 2 and page.count("before this claim is false") == 1
+    assert len(re.findall(r"<td>rarer than [\d.]+ %, up to", page)) == n_open
+    text = render(compare(losses(0.001)).report())["report.html"]
+    assert "rarer than" in text and "how rare a kind" not in text
+
+
 def test_each_unit_has_its_panel_and_the_task_that_decides_is_in_the_first():
     "With tasks in points and in per cent the figure showed the alphabetically first one."
     made = study(
@@ -719,7 +750,7 @@ def test_a_slice_that_made_it_red_is_in_the_figure():
     assert (
         report.exit.rule == "secondary_regressed"
         and any("es" in bar[0] and bar[4] == "regressed" for bar in bars)
-        and len(bars) == 2
+        and {bar[0] for bar in bars} == {"accuracy", "language es", "language en"}
     )
 
 
@@ -733,3 +764,116 @@ def test_reliability_bins_are_shown_as_a_table_and_a_picture():
     frame = bins.to_frame()
     assert len(frame) == 10 and frame["count"].tolist() == bins.count.tolist()
     assert frame["accuracy"].isna().sum() == 8
+
+
+def three_scores(path, *, shift):
+    "A CSV of three scores of 90 examples on two subjects; `shift` makes two of them worse."
+    rng = np.random.default_rng(5)
+    lines = ["id,subject,f1,latency_ms,correct"]
+    for i in range(90):
+        f1, latency = rng.uniform(0.2, 0.8), rng.uniform(90, 130)
+        noise, is_wrong = shift * rng.normal(0, 0.002), i % 6 == 0 and shift
+        lines.append(
+            f"{i},{'ab'[i % 2]},{f1 + noise:.4f},{latency + shift * rng.uniform(3, 5):.2f},"
+            f"{int(not is_wrong)}"
+        )
+    path.write_text("\n".join(lines))
+    return path
+
+
+@pytest.mark.parametrize("names", ["f1 latency_ms correct", "correct f1 latency_ms"])
+@pytest.mark.parametrize("by", [[], ["--by", "subject"]], ids=["whole", "slices"])
+def test_each_row_of_the_answer_is_in_the_figure_the_headline_and_the_test_cases(
+    names, by, tmp_path
+):
+    "The figure had 6 of 12 rows without a word, the headline one metric, JUnit one score."
+    files = [
+        three_scores(tmp_path / f"{name}.csv", shift=shift)
+        for shift, name in enumerate(("base", "new"))
+    ]
+    scores = [word for name in names.split() for word in ("--score", name)]
+    folder = tmp_path / "report"
+    code, text, _ = shell(
+        *("compare", *files, *scores, "--better", "latency_ms=lower", *by, "--out", folder)
+    )
+    assert code == 1
+    document = as_document(json.loads((folder / "report.json").read_text()))
+    shown = answer_rows(document)
+    assert len(shown) == (9 if by else 3)
+    forest = answer_forest(document)
+    panels = [forest, *forest.more]
+    assert sum(len(panel.bars) for panel in panels) == len(shown) and not forest.note
+    assert forest.bars[0][4] == "regressed"
+    regressed = {row.value.title for row in shown if row.claim == "regressed"}
+    assert regressed >= {"latency_ms", "correct"}
+    if names.startswith("f1"):
+        assert all(f"{title} regressed" in text.partition("\n\n")[0] for title in regressed)
+    cases = re.findall('classname="invar_nb" name="(.*?)"', shell("export", folder)[1])
+    titles = [name.rpartition(": ")[2] for name in cases if name != "gate"]
+    assert Counter(titles) == Counter(row.value.title for row in document.rows if row.claim)
+
+
+def test_a_shown_score_without_a_margin_is_named_with_an_option_that_gives_it_one(tmp_path):
+    "latency_ms made exit code 1, and only the first score's missing margin was told."
+    files = [
+        three_scores(tmp_path / f"{name}.csv", shift=shift)
+        for shift, name in enumerate(("base", "new"))
+    ]
+    scores = ["--score", "f1", "--score", "latency_ms", "--better", "latency_ms=lower"]
+    words = ["compare", *files, *scores, "--out", tmp_path / "report", "--force"]
+    code, text, _ = shell(*words)
+    (option,) = re.findall(
+        "No margin applies to latency_ms: say (.*) \\(margin=", " ".join(text.split())
+    )
+    assert code == 1 and option == "--margin latency_ms=NUMBER"
+    code, text, _ = shell(*words, *option.replace("NUMBER", "20").split())
+    assert code == 0 and "No margin" not in text
+
+
+def test_a_ranking_says_which_candidates_may_have_lost_less_than_the_margin():
+    "+2.05 % (1.72 to 2.39) and +798 % were both just regressed."
+    rng = np.random.default_rng(3)
+    base = rng.gamma(40, 0.05, 60)
+    noise = rng.normal(0, 0.01, 60)
+    arms = {
+        (name, ""): WindowLosses.from_arrays(range(60), np.full(60, 9), base + change)
+        for name, change in (
+            ("baseline", 0),
+            ("near", 0.021 + noise),
+            ("far", 1 + noise),
+        )
+    }
+    sentence = "Regressed, perhaps by less than the margin: near."
+    assert sentence in str(study(arms))
+    del arms["far", ""]
+    assert sentence not in str(study(arms))
+
+
+def test_rows_for_which_the_answer_has_no_room_are_counted_below_the_figure(
+    monkeypatch, tmp_path
+):
+    monkeypatch.setattr("invar_nb.report.pictures.MOST_OTHERS", 1)
+    files = [
+        three_scores(tmp_path / f"{name}.csv", shift=shift)
+        for shift, name in enumerate(("base", "new"))
+    ]
+    scores = ["--score", "f1", "--score", "latency_ms", "--better", "latency_ms=lower"]
+    shell("compare", *files, *scores, "--by", "subject", "--out", tmp_path / "report")
+    document = as_document(json.loads((tmp_path / "report/report.json").read_text()))
+    rows, hidden = other_rows(document)
+    assert len(rows) == 3 and {row.claim for row in rows} == {"regressed"}
+    deltas = [row.value.delta for row in rows]
+    assert deltas == sorted(deltas, reverse=True)
+    *_, last = [answer_forest(document), *answer_forest(document).more]
+    assert hidden and last.note.startswith("2 of 6 rows not shown: 2 equivalent")
+
+
+def test_scores_with_an_interval_are_drawn_where_the_first_has_none(tmp_path):
+    "f1 fell by the same amount everywhere, so it has no interval; there was no figure at all."
+    for shift, name in enumerate(("base", "new")):
+        lines = [f"{i},{0.5 - 0.01 * shift},{(i + shift) % 7 > 1:d}" for i in range(80)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["id,f1,correct", *lines]))
+    files = [tmp_path / "base.csv", tmp_path / "new.csv"]
+    folder = tmp_path / "report"
+    shell("compare", *files, "--score", "f1", "--score", "correct", "--out", folder)
+    assert "change of correct" in (folder / "result.svg").read_text()

@@ -322,6 +322,13 @@ def test_the_note_says_how_many_documents_would_do_and_with_so_many_it_is_gone()
     )
 
 
+def test_the_note_on_few_units_says_of_how_many_rows_that_are_judged_together():
+    "Claims were corrected for 4 rows, and then 2 rows were judged together."
+    arms = {f"task {k}": marks(n=60, seed=k) for k in range(4)} | {"quiz": answers(n=60)}
+    (note,) = (line for line in find_doubts(study(arms_of(arms))) if "too few" in line)
+    assert "60 would be too few for 4 of the 5 rows judged together; about" in note
+
+
 @pytest.mark.slow
 def test_texts_of_which_few_documents_are_broken():
     "Five texts of 60 documents; a twentieth of the documents lose 40 % and every text lies at its margin: whole studies."

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from scipy.special import stdtrit
 
 from .difference import Difference
+from .units import FEWEST
 from ..foundations.interval import Shown, alpha_of
 from ..foundations.refuse import UsageError, refuse, shown
 from ..metrics.metric import Metric, is_margin
@@ -70,9 +71,11 @@ def claim_of(
 def is_identical(d: Difference) -> bool:
     """Whether both models have exactly the same measured value on every item.
 
-    False for answers and scores without any change: they may agree by chance."""
-    has_no_change = d.delta == 0 and d.interval.width == 0 and d.n_units > 1
-    return has_no_change and d.judged and not d.unmoved
+    False for answers, scores of 0 and 1, and few examples, which may agree by chance."""
+    if not d.judged or d.delta != 0 or d.interval.width != 0 or d.n_units < 2:
+        return False
+    is_graded = d.metric.kind == "scores" and d.metric.exact is None
+    return not d.unmoved or (is_graded and d.units_eff >= FEWEST)
 
 
 def is_shown(p_value: float | None, level: float) -> bool:
@@ -84,8 +87,9 @@ def claim_alone(d: Difference, margin: float) -> str:
     """The claim about one difference by itself, without a family of others.
 
     Losses that agree on every item are "equivalent", however few the units, since nothing is
-    left to chance. Otherwise evidence that bears no claim, since its units are too few or
-    dominated by some, is "inconclusive", whatever its interval."""
+    left to chance; so are graded scores, if the units are not few. Otherwise evidence that
+    bears no claim, since its units are too few or dominated by some, is "inconclusive",
+    whatever its interval."""
     if is_identical(d):
         return "equivalent"
     if not d.enough:

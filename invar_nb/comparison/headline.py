@@ -211,7 +211,8 @@ def _claim_counts(rows: Iterable[Row], words: StudyWords, has_failed: bool) -> I
 def _word_within(word: str, rows: Sequence[Row]) -> str:
     "The word of a claim, with the margin if it is about it and the same for all rows."
     margins = {margin_text(row.margin, row.value) for row in rows}
-    if word in ("equivalent", *WITHIN) and len(margins) == 1:
+    has_margin = len(margins) == 1 and all(row.margin > 0 for row in rows)
+    if word in ("equivalent", *WITHIN) and has_margin:
         return f"{WITHIN.get(word, word)} within {margins.pop()}"
     return word
 

@@ -144,9 +144,10 @@ class Row(OfValue):
     def blind_spot(self) -> BlindSpot | None:
         """What could be worse without being in the sample, if a loss is claimed to be small.
 
-        None for other claims."""
+        None for other claims, and for equal losses, which any edit of a model would move."""
         is_bounded = self.claim in ("equivalent", *WITHIN) or self.word == "not worse"
-        if not is_bounded or is_identical(self.value):
+        has_equal_losses = is_identical(self.value) and not self.value.unmoved
+        if not is_bounded or has_equal_losses:
             return None
         return blind_spot(self.value, self.margin)
 

@@ -8,9 +8,9 @@ __all__ = ['VALUES_OF', 'TENSOR', 'SCORING_SETTINGS', 'ROUNDING_SETTINGS', 'LOSS
            'count_identical', 'items_sentence', 'find_facts', 'recorded', 'copies_sentence', 'setting_lines',
            'shift_sentence', 'engine_of', 'server_sentence', 'cure_of_topics', 'topics_sentence', 'scores_sentence',
            'pair_doubts', 'gain_doubt', 'hidden_doubts', 'few_units_note', 'smallest_p_note', 'rests_on_spread',
-           'family_notes', 'lines_once', 'with_labels', 'copies_of_arms', 'find_doubts', 'other_scores',
-           'cut_off_sentence', 'interval_warnings', 'arm_warnings', 'temperature_warning', 'pair_warnings',
-           'tier_warnings', 'expired_warnings', 'pooled_warnings', 'find_warnings']
+           'judged_together', 'family_notes', 'lines_once', 'with_labels', 'copies_of_arms', 'find_doubts',
+           'other_scores', 'cut_off_sentence', 'interval_warnings', 'arm_warnings', 'temperature_warning',
+           'pair_warnings', 'tier_warnings', 'expired_warnings', 'pooled_warnings', 'find_warnings']
 
 # %% ../../nbs/report/04_doubts.ipynb #dbt02
 import math
@@ -364,7 +364,11 @@ OFTEN = 0.5  # share of reports with a wrong claim, above which a note warns
 RARELY = 0.1  # share to which the number of units that it recommends would bring that
 
 
-def few_units_note(values: Sequence[Difference], alpha: float) -> str:
+def few_units_note(
+    values: Sequence[Difference],  # of the rows that rest on the spread of their units
+    alpha: float,
+    n_judged: int,  # rows that are judged together, these and others
+) -> str:
     """A warning that some claim of several rows may well be wrong, as units are few; else ''.
 
     It says how many units would be enough, where that is known.
@@ -374,9 +378,12 @@ def few_units_note(values: Sequence[Difference], alpha: float) -> str:
     is_tabulated = alpha <= LARGEST_ALPHA
     if not is_tabulated or rate_if_few(n_rows, fewest.units_eff) <= OFTEN:
         return ""
+    rows = f"{n_rows} rows judged together"
+    if n_judged > n_rows:
+        rows = f"{n_rows} of the {n_judged} rows judged together"
     line = (
         f"If as few as {100 * FEW:g} % of the {noun_of(fewest.units)} carried the whole "
-        f"change, {fewest.n_units:,} would be too few for {n_rows} rows judged together"
+        f"change, {fewest.n_units:,} would be too few for {rows}"
     )
     effective = units_for_rate(n_rows, RARELY)
     if effective is None:
@@ -411,7 +418,16 @@ def rests_on_spread(row: Row) -> bool:
     That holds neither for units in a text's order nor for the exact interval of shares.
     """
     d = row.value
-    return bool(row.p) and d.units in EXCHANGEABLE and d.method != "tango"
+    return d.units in EXCHANGEABLE and d.method != "tango"
+
+
+def judged_together(study: Study, *, of_leading: bool) -> list[Row]:
+    "The rows with adjusted p-values: those that decide, or all others."
+    leading = study.leading
+    rows = leading
+    if not of_leading:
+        rows = [row for row in study.rows if row not in leading]
+    return [row for row in rows if row.p]
 
 
 def family_notes(
@@ -421,17 +437,14 @@ def family_notes(
 ) -> Iterator[str]:
     "What few units mean for claims with adjusted p-values; some notes may be ''."
     alpha = alpha_of(study.rules.level)
-    leading = study.leading
-    rows = leading
-    if not of_leading:
-        rows = [row for row in study.rows if row not in leading]
+    rows = judged_together(study, of_leading=of_leading)
     values = [row.value for row in rows if rests_on_spread(row)]
     if len(values) < 2:
         return
-    has_one_candidate = len({row.key.candidate for row in leading}) == 1
+    has_one_candidate = len({row.key.candidate for row in study.leading}) == 1
     if has_one_candidate or not of_leading:  # then Holm adjusts
         yield smallest_p_note(values, alpha)
-    yield few_units_note(values, alpha)
+    yield few_units_note(values, alpha, len(rows))
 
 # %% ../../nbs/report/04_doubts.ipynb #91adae15
 def lines_once(study: Study, lines_of: Callable[[Row], Iterator[str]]) -> list[str]:

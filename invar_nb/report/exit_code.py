@@ -23,6 +23,7 @@ from ..comparison.few_units import is_decided_by_few
 from ..comparison.rows import BASELINE, Key, Row
 from ..comparison.rules import Accepted
 from ..comparison.study import Study
+from ..comparison.units import counted
 from ..foundations.refuse import UsageError, refuse
 from ..metrics.likelihood import nats_per_token
 from .document import ExitSection, GateSection, KeySection, RequiredSection
@@ -476,15 +477,26 @@ def other_row_regressed(outcome: Outcome) -> ExitSection | None:
     rows = [row for row in outcome.stopping if row.key.candidate in outcome.candidates]
     if not rows:
         return None
-    row = rows[0]
-    where = ", ".join(filter(None, (row.key.part, row.key.slice)))
+    first_of_metric = {}
+    for row in rows:
+        first_of_metric.setdefault(row.key.metric, row)
+    named = [*first_of_metric.values()][:MOST_SHORTFALLS]
+    clauses = [_regressed_clause(outcome, row) for row in named]
+    n_others = len(rows) - len(named)
+    if n_others:
+        clauses.append(f"{counted(n_others, 'other rows')} regressed too")
+    return exit_section(1, "secondary_regressed", "; ".join(clauses))
+
+
+def _regressed_clause(outcome: Outcome, row: Row) -> str:
+    "That a row regressed: 'accuracy regressed on law: -3.1 points, adjusted p = 0.003'."
     claim = f"{row.value.title} regressed"
-    if where:
+    if len(outcome.candidates) > 1:
+        claim = f"{row.value.title} of {row.key.candidate} regressed"
+    if where := ", ".join(filter(None, (row.key.part, row.key.slice))):
         claim += f" on {where}"
     change = change_text(row.value.delta, row.value)
-    p = _adjusted_text(outcome, row)
-    reason = f"{claim}: {change}{p}{outcome.notes([row])}"
-    return exit_section(1, "secondary_regressed", reason)
+    return f"{claim}: {change}{_adjusted_text(outcome, row)}{outcome.notes([row])}"
 
 
 def _adjusted_text(outcome: Outcome, row: Row) -> str:
