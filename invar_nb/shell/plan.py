@@ -77,7 +77,7 @@ def find_goal(
     margin = _size("--margin", margin_text, resolve)
     half_width = _size("--half-width", planning.half_width, resolve)
     if margin is None and half_width is None:
-        margin = _usual_margin(rules, metric, arms)
+        margin = _usual_margin(rules, kind, metric, arms)
     goal = Goal(
         margin=margin,
         expected=_size("--expect", planning.expect, resolve) or 0.0,
@@ -136,10 +136,10 @@ def _size(option: str, text: str | None, resolve: Callable) -> float | None:
         return resolve(text.replace("+", ""))
 
 
-def _usual_margin(rules: Rules, metric: str, arms: Mapping) -> float | None:
+def _usual_margin(rules: Rules, kind: str, metric: str, arms: Mapping) -> float | None:
     "The margin where none was typed: that of runs, else the metric's default; None for none."
-    if rules.margin:  # without one typed, only rules of runs have a margin
-        return rules.margin[metric]
+    if kind == "runs":
+        return specs_of(rules)[0].improvement_threshold
     usual = as_metric(metric, "plan")
     if arms:
         usual = prepare_metric(usual, *arms.values())

@@ -85,11 +85,11 @@ class _Ending:
             sys.stdout.flush()
 
 # %% ../../nbs/shell/31_run_app.ipynb #c009
-def _journal_to_delete(error: ValueError) -> str:
-    """The journal that --force may delete, because it belongs to other inputs; else ""."""
+def _journal_of_others(error: ValueError) -> str:
+    """The journal for which a command was refused, because it is of other inputs; else ""."""
     match = re.fullmatch(r"Delete (.*) to start again\.", getattr(error, "cure", ""))
     # A journal is refused with the code "key" where it was made with other inputs.
-    if not match or error.code != "key" or "force" not in TYPED.get():
+    if not match or error.code != "key":
         return ""
     journal = match[1]
     return journal if os.path.isfile(journal) else ""
@@ -107,13 +107,13 @@ def _run_once(command: Any, words: list[str]) -> tuple[dict, str]:
             return command.invoke(context)
 
 
-def _has_other_folder(error: ValueError) -> bool:
-    """Whether the command may take another folder; says which one is left to other inputs.
+def _may_take_another_folder() -> bool:
+    """Whether the folder was a default one; says then that it is left to other inputs.
 
-    A journal of other inputs lies beside the default folder: their work is kept there.
+    Their journal lies beside it, so that they can be resumed there.
     """
     folder = CHOSEN.get()
-    if getattr(error, "code", "") != "key" or folder is None or folder in OF_OTHERS.get():
+    if folder is None or folder in OF_OTHERS.get():
         return False
     say(f"{folder} is kept for the run that was interrupted there, on other inputs")
     OF_OTHERS.set(OF_OTHERS.get() | {folder})
@@ -130,10 +130,10 @@ def _run(command: Any, words: list[str]) -> tuple[dict, str]:
         try:
             return _run_once(command, words)
         except ValueError as error:
-            if _has_other_folder(error):
+            journal = _journal_of_others(error)
+            if journal and _may_take_another_folder():
                 continue
-            journal = _journal_to_delete(error)
-            if not journal:
+            if not journal or "force" not in TYPED.get():
                 raise
             from invar_nb.foundations.journal import discard_journals
 
