@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import replace
 
 import matplotlib
+import msgspec
 import numpy as np
 import pyarrow
 import pytest
@@ -40,11 +41,19 @@ from invar_nb.comparison.rows import Key, Level
 from invar_nb.foundations.interval import Forest, Shown, ends_text, reach_of
 from invar_nb.foundations.refuse import UsageError
 from invar_nb.metrics.metric import METRICS
+from invar_nb.report.build import document_of
 from invar_nb.report.document import as_document
 from invar_nb.report.pictures import answer_forest, other_rows
 from invar_nb.report.plan import plan_comparison
 from invar_nb.report.report import render
-from invar_nb.report.tables import answer_rows, compact_table
+from invar_nb.report.tables import (
+    Column,
+    Line,
+    Table,
+    answer_rows,
+    compact_table,
+    rank_of_line,
+)
 from invar_nb.shell.demo import demo_model
 
 matplotlib.use("agg")
@@ -877,3 +886,19 @@ def test_scores_with_an_interval_are_drawn_where_the_first_has_none(tmp_path):
     folder = tmp_path / "report"
     shell("compare", *files, "--score", "f1", "--score", "correct", "--out", folder)
     assert "change of correct" in (folder / "result.svg").read_text()
+
+
+def test_a_cut_table_counts_no_claim_for_a_metric_that_is_never_judged():
+    "KL divergence and flips were counted as improved."
+    row = document_of(study(arms_of({"": marks()}))).of_role("lead")[0]
+    never_judged = msgspec.structs.replace(
+        row, value=msgspec.structs.replace(row.value, judged=False)
+    )
+    lines = [
+        Line(cells=[name], rank=rank_of_line(of_line))
+        for name, of_line in (("f1", row), ("again", row), ("KL divergence", never_judged))
+    ]
+    (_, last) = Table(columns=[Column(head="")], lines=lines).first(1).lines
+    assert last.cells[0].startswith("and 2 more") and last.cells[0].endswith(
+        f": 1 {row.claim}"
+    )

@@ -152,9 +152,9 @@ class Table:
 
 def _counted_claims(lines: Sequence[Line]) -> str:
     "`2 regressed, 7 equivalent`: how many rows have each claim; '' where none has one."
-    counts = Counter(WORST_FIRST[line.rank] for line in lines if line.rank >= 0)
-    claims = [claim for claim in WORST_FIRST if counts[claim]]
-    return ", ".join(f"{counts[claim]} {claim}" for claim in claims)
+    counts = Counter(line.rank for line in lines)
+    claims = [(counts[rank], claim) for rank, claim in enumerate(WORST_FIRST)]
+    return ", ".join(f"{n} {claim}" for n, claim in claims if n)
 
 
 def rows_table(columns: Sequence[RowColumn], rows: Sequence[RowSection]) -> Table:
@@ -516,13 +516,12 @@ def rank_of_line(row: RowSection | None) -> int:
     """How urgently a cut table must keep the line of a row: the smallest number is kept first.
 
     It is the place of the row's claim in WORST_FIRST. A line without a row, such as a title,
-    gets -1 and is kept. A metric that is never judged gets the last place, since no claim
-    rests on it.
+    gets -1 and is kept. A metric that is never judged gets a place behind all claims.
     """
     if row is None:
         return -1
     if not row.value.judged:
-        return WORST_FIRST.index("improved")
+        return len(WORST_FIRST)
     return _rank_of_claim(row.claim)
 
 
