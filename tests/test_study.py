@@ -601,17 +601,17 @@ def test_equal_losses_are_identical_and_equal_answers_are_no_proof_of_equivalenc
     )
 
 
-@pytest.mark.parametrize("margin", [0.02, None])
-def test_graded_scores_that_agree_on_every_example_are_identical(margin):
+@pytest.mark.parametrize("score", ["f1", "reward"], ids=["margin", "no margin"])
+def test_graded_scores_that_agree_on_every_example_are_identical(score):
     "A file with itself was inconclusive, exit 4; what it cannot show is still said."
     values = np.random.default_rng(2).uniform(0.2, 0.9, 60)
 
     def arm(values, name):
         return Scores(
-            model=name, ids=range(len(values)), values=values, score="f1", better="higher"
+            model=name, ids=range(len(values)), values=values, score=score, better="higher"
         )
 
-    rules = Rules(margin=margin and {"score": margin}, fail_inconclusive=True)
+    rules = Rules(fail_inconclusive=True)
     for names in (["new"], ["new", "copy"]):
         arms = {"baseline": arm(values, "old")} | {name: arm(values, name) for name in names}
         report = study(arms, rules).report()
@@ -619,7 +619,7 @@ def test_graded_scores_that_agree_on_every_example_are_identical(margin):
         assert {row.claim for row in report.content.of_role("lead")} == {"equivalent"}
         assert "within 0" not in report.content.headline
     same = compare(pair(arm(values, "old"), arm(values, "new")), margin={"score": 0.02})
-    assert same.headline == "Identical: f1 is the same on every item."
+    assert same.headline == f"Identical: {score} is the same on every item."
     assert same.row.blind_spot is not None
     for by_chance in (values[:8], np.round(values)):
         arms = pair(arm(by_chance, "old"), arm(by_chance, "new"))
