@@ -554,7 +554,7 @@ class _Opened:
         return self.header.eval.task
 
 
-def _open_log(file: Path, intersect: bool) -> _Opened:
+def _open_log(file: Path, intersect: bool = False) -> _Opened:
     "Open a log and read its header."
     where = f"read_inspect_log: {'/'.join(file.parts[-2:])}"
     objects = _log_objects(file, where)
