@@ -423,12 +423,12 @@ def test_intersect_leaves_out_samples_that_failed_or_are_missing(tmp_path, capsy
         log["samples"][1]["error"] = {"message": "boom"}
 
     path = edited(tmp_path, "texts", failed)
-    assert "or compare without it: --intersect" in refused(path, score="match")
+    assert "or compare without it: intersect=True" in refused(path, score="match")
     (arm,) = read_inspect_log(path, score="match", intersect=True).values()
     assert len(arm) == len(whole) - 3 and arm.provenance["intersected"] == len(whole)
     assert {*arm.ids} < {*whole.ids}
     missing = edited(tmp_path, "texts", lambda log: log["samples"].pop())
-    assert "compare those that are there: --intersect" in refused(missing, score="match")
+    assert "compare those that are there: intersect=True" in refused(missing, score="match")
     (tmp_path / "base.json").write_text(json.dumps(log_of("base", "texts")))
     arms = [str(tmp_path / "base.json"), str(missing)]
     how = ["--score", "match", "--intersect", "--out", str(tmp_path / "r")]

@@ -328,7 +328,7 @@ def test_a_message_in_the_shell_says_what_to_type(files):
     code, _, err = shell("compare", files / "blank.csv", files / "bare.csv", *again)
     assert code == 3 and "a row must say how its run ended" in err and "from_row" not in err
     code, _, err = shell("compare", files / "r0.csv", files / "half.csv", *again)
-    assert code == 3 and "--set intersect=true" in err
+    assert code == 3 and "out: --intersect." in err
     (files / "l.csv").write_text("window_id,tokens,log_loss\nw0,10,2.0\n")
     (files / "l.jsonl").write_text('{"window_id": "w0", "tokens": 10, "log_loss": 2.0}\n')
     for name in ("l.csv", "l.jsonl"):

@@ -1739,7 +1739,7 @@ def test_what_compare_does_not_take_is_sent_to_what_it_takes(tmp_path):
         compare(old, new, score="hours")
     with pytest.raises(ContractError, match="finite"):
         compare([*old[1:], math.nan], new, score="f1")
-    with pytest.raises(PairingError, match="hold the same ids"):
+    with pytest.raises(PairingError, match="equally long"):
         compare(old[1:], new, score="f1")
     with pytest.raises(UsageError, match="Pair, two paths"):
         compare(windows(), score="f1")
@@ -2060,21 +2060,29 @@ def both_kinds(folder, old, new, name="f1"):
     }
 
 
-KINDS = ["series", "frames", "indexed", "file and frame", "files", "files of a score", "arms"]
+FORMS_OF_ARRAYS = [
+    "series",
+    "frames",
+    "indexed",
+    "file and frame",
+    "files",
+    "files of a score",
+    "arms",
+]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FORMS_OF_ARRAYS)
 def test_intersect_leaves_out_what_one_arm_lacks_as_the_message_says(tmp_path, kind):
     noise = np.random.default_rng(1).normal(0, 0.01, 60)
     values, score = both_kinds(tmp_path, FEWER, (FEWER + noise)[5:][::-1])[kind]
-    with pytest.raises(PairingError, match=r"or intersect=True in Python"):
+    with pytest.raises(PairingError, match="lacks: intersect=True"):
         compare(*values, **score)
     result = compare(*values, **score, intersect=True)
     assert result.n == 55 and "On the 55 that all have, of 60 (baseline)" in result.headline
     assert result.delta == pytest.approx(noise[5:].mean())
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FORMS_OF_ARRAYS)
 def test_same_unit_takes_scores_as_they_are_as_the_message_says(tmp_path, kind):
     values, score = both_kinds(tmp_path, 100 * FEWER, FEWER)[kind]
     with pytest.raises(PairingError, match=r"say same_unit=True\.$"):

@@ -131,7 +131,7 @@ def _match_ids(baseline: Arm, candidate: Arm) -> None:
             )
         cure = "Measure both models on the same items, or leave out what one of them lacks"
         if baseline.by_id or baseline.source.get("format") == "plain table":
-            cure += " (--intersect, or intersect=True in Python)"
+            cure += ": intersect=True"
         _refuse_pair(must, got, cure)
     i = _first_difference(a, b)
     _refuse_pair(

@@ -685,6 +685,8 @@ def is_path(value: object) -> bool:
 
 def is_frame(value: object) -> bool:
     "Whether a value is a table in memory: a DataFrame of pandas or polars."
+    if hasattr(value, "kind"):  # an arm
+        return False
     return hasattr(value, "columns") and getattr(value, "ndim", 2) == 2
 
 

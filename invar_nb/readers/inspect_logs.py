@@ -381,7 +381,7 @@ def _check_flaws(sample: _Sample, place: str) -> None:
             place,
             f"a sample must have no {flaw}",
             str(text or reason),
-            "Run it again with inspect eval-retry, or compare without it: --intersect",
+            "Run it again with inspect eval-retry, or compare without it: intersect=True",
         )
 
 
@@ -392,7 +392,7 @@ def _check_number(answers: Mapping[str, Sequence[_Answer]], log: _Log, where: st
     if not n_answers or not n_answers == total == log.results.completed_samples:
         cure = _COPY_AGAIN
         if n_answers:
-            cure += ", or compare those that are there: --intersect"
+            cure += ", or compare those that are there: intersect=True"
         refuse(
             where,
             f"{total} samples must be there, all completed",

@@ -472,8 +472,7 @@ def _refuse_unpaired(baseline: Set[int], candidate: Set[int]) -> NoReturn:
         _refuse_seeds(problems)
     _refuse_seeds(
         problems,
-        "Run what is missing, or leave these seeds out with --set "
-        "intersect=true, or intersect=True in Python",
+        "Run what is missing, or leave these seeds out: intersect=True",
     )
 
 

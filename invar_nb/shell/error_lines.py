@@ -60,7 +60,7 @@ _SUBJECTS = (
     "seed|shard|stride|sums|by|units|windowing|windows"
 )
 _NAMES = (
-    f"{_SUBJECTS}|allow_pickle|better|bos|cluster|first_window|id|loss|n_bytes|pieces|"
+    f"{_SUBJECTS}|allow_pickle|better|bos|cluster|first_window|id|intersect|loss|n_bytes|pieces|"
     "prefix_token|references|repeats|same_unit|scale|score|slices|target|tasks|tokenize|"
     "tokenizer|tokens"
 )
@@ -91,6 +91,8 @@ def _argument_as_option(match: re.Match) -> str:
     if not name:
         return match[0]
     value = quoted or bare or "..."
+    if match[0] == "intersect=True":
+        return "--intersect"  # an option without a value
     if value in ("True", "False"):
         value = value.lower()
     return _option_of(name, value)
