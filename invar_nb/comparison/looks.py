@@ -341,11 +341,15 @@ def _stop_sentence(
 
 # %% ../../nbs/comparison/09_looks.ipynb #c024
 def _single_level(bound: float | None, level: float) -> float:
-    "The level of a single interval as wide as the repeated one, rounded up to four digits."
+    """The level at which a single interval is as wide as a repeated one.
+
+    `bound` is the critical value of the look; None where nothing is corrected. The level is
+    printed beside the interval, so it has four digits; rounded up, it never promises less.
+    """
     if bound is None:
         return level
     repeated = repeated_level(bound)
-    if repeated > 0.9998:  # rounded up to four digits it could become 1, which is no level
+    if repeated > 0.9998:  # near 1 four digits say too little, and above 0.9999 they say 1
         return repeated
     return math.ceil(1e4 * repeated) / 1e4
 

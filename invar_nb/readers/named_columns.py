@@ -644,16 +644,18 @@ def _losses_of_rows(
 def _sum_tokens(
     table: Table, names: Mapping[str, str], cells: Mapping[str, Sequence]
 ) -> dict[str, Sequence]:
-    """Replace the log-probabilities of each row by its mean loss and its number of tokens.
+    """Replace the log-probabilities of each row by its mean loss and what that is a mean of.
 
-    The tokens themselves, if all are known, become the role 'text'; rows without ids are
+    Where the bytes of each row are given, the loss is per byte, and tokens are left out: two
+    tokenizers cut a text differently. Else the loss is per token, beside the number of tokens;
+    the tokens themselves, if all are known, become the role 'text'. Rows without ids are
     numbered.
     """
     losses, tokens = _losses_of_rows(table, names, cells)
     summed: dict[str, Sequence] = {"id": [str(i + 1) for i in range(len(table))]}
     summed |= {role: column for role, column in cells.items() if role not in BESIDE}
     counts = np.array([*map(len, losses)], float)
-    weight = summed.get("n_bytes", counts)  # losses are per byte where bytes are given
+    weight = summed.get("n_bytes", counts)
     summed["loss"] = np.array([*map(math.fsum, losses)]) / weight
     if "n_bytes" in summed:
         return summed

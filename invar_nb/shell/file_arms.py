@@ -173,10 +173,11 @@ def check_seeds(
     metrics: Iterable[str],  # as typed
     rows: tuple[str, str] | None = None,  # column, and its value in this arm's rows; None: all
 ) -> None:
-    """Raise UsageError for a table that would be read as examples where its rows are runs.
+    """Raise UsageError for a table of runs that would be read as examples, for want of seeds.
 
-    A metric that is a column of the table says so. The error message names the column that
-    most likely holds the seeds.
+    Its rows are taken for runs where a name typed behind --metric is a column: of examples
+    it would be a --score. The message names the column that most likely holds the seeds, or
+    the options of examples that must go.
     """
     table = read_table(as_path(argument), rows=rows, wanted=Wanted(reading.at))
     columns = [name for name in metrics if name in table.names]

@@ -221,6 +221,8 @@ def chance_of_red(
 
     Two things must happen: the interval does not rule out a loss of the margin, and it shows a
     change (without one, by chance in half of 1 - level). With `proof` the first is enough.
+    Both are thresholds of one statistic, so the rarer event implies the other: the chance
+    that both happen is the smaller of the two.
     """
     root = math.sqrt(n) / max(pilot.upper(assurance), 1e-300)
     dof = pilot.run_dof(n)
@@ -252,8 +254,12 @@ def skewed_assurance(
 
     A pilot that missed the tail of its distribution is calm, and asks for too small a run.
     How often that happens is found by drawing pilots from a gamma distribution with the
-    kurtosis that was seen, and planning a run after each."""
-    shape = 6 / max(2 / pilot.tail - 2, 1e-3)  # a gamma law has the excess kurtosis 6 / shape
+    kurtosis that was seen, and planning a run after each. A gamma distribution has one
+    parameter of shape, which the kurtosis fixes, and a tail on one side, as damage has. The
+    draws are seeded: the same pilot gives the same plan."""
+    # `tail` is 2 / (2 + excess), and a gamma distribution has the excess kurtosis 6 / shape
+    excess_seen = max(2 / pilot.tail - 2, 1e-3)  # at least: a normal one has none
+    shape = 6 / excess_seen
     n = units
     total = 0.0
     truth = replace(pilot, dof=math.inf)
