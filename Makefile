@@ -5,6 +5,7 @@
 #   make room R=04_bootstrap  while writing: export one page, run it, run it again on the installed module
 #   make fresh          run every page again and store its outputs, then rebuild README.md (ARGS=--slow: slow cells too)
 #   make slow           the long checks (coverage by simulation, slow cells, the checks of the pages on the installed modules)
+#   make tables         the tables of simulations that tests hold the package against, made anew (hours)
 #   make real           real models and llama.cpp: fetch, build, quantise, and hold the package against the engine, in .real/ (ARGS=--gemma: Gemma 3 too)
 #   make versions       the tests under the lowest and the newest versions that settings.ini admits, each in a venv of its own
 #   make processors     pages and tests under the kernels of other processors (ARGS=lowest: those marked for it, the lowest kernels)
@@ -42,7 +43,7 @@ test_ready := $(stamps)/test-torch-$(TORCH)
 demo_extras := hf,gguf
 test_extras := $(if $(filter yes,$(TORCH)),hf$(comma)gguf$(comma)referees$(comma))inspect,servers,cloud,bleu,plots,card,dev,docs
 
-.PHONY: help demo test docs room fresh format slow real versions processors bench sbom clean check-python check-torch
+.PHONY: help demo test docs room fresh format slow tables real versions processors bench sbom clean check-python check-torch
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -88,6 +89,9 @@ test: check-python $(test_ready)
 
 slow: check-python $(test_ready)
 	@$(run) -m pytest -n $(WORKERS) --dist worksteal -m slow $(ARGS)
+
+tables: check-python $(test_ready)
+	@$(run) -m pytest -n $(WORKERS) --dist worksteal -m tables $(ARGS)
 
 real: check-torch $(test_ready)
 	@$(run) tools/real.py $(ARGS)

@@ -537,10 +537,8 @@ def test_an_offered_command_takes_the_pilot(scored):
     assert code in (0, 1) and "windows reused from the cache" in err, err
 
 
-def test_a_run_that_was_interrupted_resumes_though_a_smaller_one_was_saved_meanwhile(
-    scored, monkeypatch
-):
-    "The journal is of all windows, and the other report knows some of them."
+def interrupt(monkeypatch, *options):
+    "Compare with these options, and press Ctrl-C in the second pass through the model."
     usual, passes = Scorer.score, []
 
     def stop(self, batch):
@@ -549,10 +547,17 @@ def test_a_run_that_was_interrupted_resumes_though_a_smaller_one_was_saved_meanw
         passes.append(batch)
         return usual(self, batch)
 
-    at = ("--windows", 40, "--batch-tokens", 64, "--out", "r")
     with monkeypatch.context() as m:
         m.setattr(Scorer, "score", stop)
-        compare("base", "tuned", *at, code=(130,))
+        compare("base", "tuned", *options, code=(130,))
+
+
+def test_a_run_that_was_interrupted_resumes_though_a_smaller_one_was_saved_meanwhile(
+    scored, monkeypatch
+):
+    "The journal is of all windows, and the other report knows some of them."
+    at = ("--windows", 40, "--batch-tokens", 64, "--out", "r")
+    interrupt(monkeypatch, *at)
     scored()
     compare("base", "tuned", "--windows", 10, "--batch-tokens", 64, "--out", "small")
     first = scored()
@@ -567,23 +572,8 @@ def test_a_run_that_was_interrupted_resumes_though_a_smaller_one_was_saved_meanw
 
 
 def test_force_clears_a_journal_of_other_inputs_and_keeps_one_of_the_same(scored, monkeypatch):
-    usual = Scorer.score
-
-    def stopped(*more):
-        passes = []
-
-        def stop(self, batch):
-            if len(passes) == 1:
-                raise KeyboardInterrupt
-            passes.append(batch)
-            return usual(self, batch)
-
-        with monkeypatch.context() as m:
-            m.setattr(Scorer, "score", stop)
-            compare("base", "tuned", *more, code=(130,))
-
     at = ("--batch-tokens", 64, "--out", "r")
-    stopped(*at)
+    interrupt(monkeypatch, *at)
     other = (*at, "--windows", 30)
     assert (
         "Delete .r.baseline.journal to start again"
@@ -597,7 +587,7 @@ def test_force_clears_a_journal_of_other_inputs_and_keeps_one_of_the_same(scored
         and len(scored()) == 60
         and not [*Path().glob(".*.journal*")]
     )
-    stopped(*other, "--force", "--dtype", "bfloat16")
+    interrupt(monkeypatch, *other, "--force", "--dtype", "bfloat16")
     err = compare("base", "tuned", *other, "--force", "--dtype", "bfloat16")
     assert (
         "what the last run scored is kept" in err
@@ -610,18 +600,8 @@ def test_an_interrupted_run_keeps_its_default_folder_and_another_takes_the_next(
     scored, monkeypatch
 ):
     "Resumed later: the other run has neither deleted its journal nor been refused for it."
-    usual, passes = Scorer.score, []
-
-    def stop(self, batch):
-        if len(passes) == 1:
-            raise KeyboardInterrupt
-        passes.append(batch)
-        return usual(self, batch)
-
     at = ("--batch-tokens", 64)
-    with monkeypatch.context() as m:
-        m.setattr(Scorer, "score", stop)
-        compare("base", "tuned", *at, code=(130,))
+    interrupt(monkeypatch, *at)
     err = compare("base", "tuned", *at, "--windows", 30)
     assert "invar-nb-report is kept for the run that was interrupted there" in err
     assert Path("invar-nb-report-2/report.json").is_file()

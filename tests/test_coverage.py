@@ -1,4 +1,4 @@
-"""Coverage of the default interval by simulation. `make slow` writes invar_nb/data/coverage.csv; the fast suite reads the table,
+"""Coverage of the default interval by simulation. `make tables` writes invar_nb/data/coverage.csv; the fast suite reads the table,
 holds it against the rule (40 and more effective units: coverage + 3 se >= 0.93), and computes three of its cells again.
 
 Data are drawn here for all trials of a cell at once; every trial then goes through the library."""
@@ -269,7 +269,7 @@ def simulate_old(units, law, shape, n, dependence, trials=500):
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.tables
 def test_write_the_old_intervals():
     rows = [row for cell in old_cells() for row in simulate_old(*cell)]
     write(OLD_TABLE, rows)
@@ -390,7 +390,7 @@ def below_the_rule(rows):
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.tables
 def test_write_real_losses():
     rows = [simulate_real(*cell) for cell in real_cells()]
     write(REAL_TABLE, rows)
@@ -487,7 +487,7 @@ def beyond_rule(rows):
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.tables
 def test_write_beyond_the_promise():
     rows = [simulate_beyond(kind, n) for kind in BEYOND for n in (60, 180, 600, 1200)]
     write(BEYOND_TABLE, rows)
@@ -608,7 +608,7 @@ def calibration_rule(rows):
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.tables
 def test_write_the_changes_of_calibration():
     rows = [simulate_calibration(*factors, n) for factors in FACTORS for n in (120, 400, 1500)]
     write(CALIBRATION_TABLE, rows)
@@ -634,7 +634,7 @@ def test_changes_of_calibration_keep_the_rule():
             )
 
 
-@pytest.mark.slow
+@pytest.mark.tables
 def test_write_the_table():
     rows = [simulate(*cell) for cell in cells()]
     write(TABLE, rows)

@@ -1,5 +1,5 @@
 """False claims of families, by simulation: some row called equivalent where all lie at the margin, some row called changed where none did.
-`make slow` writes invar_nb/data/families.csv; the fast suite holds the table against its rule, computes three cells again, and repeats one from the
+`make tables` writes invar_nb/data/families.csv; the fast suite holds the table against its rule, computes three cells again, and repeats one from the
 formulas with code that shares nothing with the package."""
 
 import csv
@@ -164,7 +164,7 @@ def broken(table, found=0.99):
     return lines
 
 
-@pytest.mark.slow
+@pytest.mark.tables
 def test_write_families():
     table = [simulate(*cell) for cell in product((*LAWS, *EDITS), ROWS, UNITS)]
     with open(TABLE, "w", encoding="utf-8", newline="") as file:
@@ -313,7 +313,7 @@ def simulate_serial(correlation, candidates, windows, tables):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.tables
 def test_write_sweeps_of_one_long_text():
     table = [
         simulate_serial(*cell, tables=600)
@@ -398,7 +398,7 @@ def simulate_grid(law, shape, units, tables):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.tables
 def test_write_families_of_several_texts_and_slices():
     table = [
         simulate_grid(*cell, tables=400)

@@ -1,6 +1,6 @@
 """Gates: what a rule of one's own and ours do where nothing changed and at a loss, as `plan --gate` prints it, against runs through the real path.
 
-`make slow` writes invar_nb/data/gates.csv: 1000 runs a cell, each through compare and the exit code; beside them what plans from 100 pilots of
+`make tables` writes invar_nb/data/gates.csv: 1000 runs a cell, each through compare and the exit code; beside them what plans from 100 pilots of
 the same size print, in the mean. A plan takes the spread as large as 80 of 100 pilots allow, so it should err on the side of more red builds."""
 
 import csv
@@ -151,7 +151,7 @@ def broken(rows):
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.tables
 def test_write_the_gates():
     rows = [row for kind in KINDS for row in simulate(kind)]
     with open(TABLE, "w", encoding="utf-8", newline="") as f:

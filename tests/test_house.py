@@ -20,6 +20,8 @@ from pathlib import Path
 
 import nbformat
 import pages
+import pyarrow
+import pyarrow.parquet
 import pytest
 import ratchets
 
@@ -1063,6 +1065,25 @@ def loaded(statement):
             [sys.executable, "-c", code], capture_output=True, text=True, check=True
         ).stdout.split()
     )
+
+
+@pytest.mark.parametrize("cell", ["text", "number"])
+def test_a_compare_of_two_tables_does_not_import_pandas(cell, tmp_path):
+    "pyarrow imports it in `to_numpy` where it is installed: half a second of each comparison."
+    name, rows = {"text": ("csv", "{},{}"), "number": ("parquet", None)}[cell]
+    paths = [tmp_path / f"{arm}.{name}" for arm in ("old", "new")]
+    for i, path in enumerate(paths):
+        scores = [((7 * row + i) % 10) / 10 for row in range(40)]
+        if rows:
+            lines = [rows.format(row, score) for row, score in enumerate(scores)]
+            path.write_text("\n".join(["id,f1", *lines]) + "\n")
+        else:
+            ids = [str(row) for row in range(40)]
+            pyarrow.parquet.write_table(pyarrow.table({"id": ids, "f1": scores}), path)
+    options = ["--score", "f1", "--better", "higher", "--out", str(tmp_path / "report")]
+    command = ["compare", *map(str, paths), *options]
+    found = loaded(f"import invar_nb.shell.cli as cli; assert cli.main({command}) < 2")
+    assert "pyarrow" in found and not found & {"pandas", "scipy.optimize"}
 
 
 @pytest.mark.parametrize(

@@ -470,7 +470,7 @@ def test_a_mistake_is_known_whatever_the_layout_of_the_code(tmp_path, monkeypatc
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.tables
 def test_nine_of_ten_mistakes_are_seen():
     "Half an hour on two cores; see tools/mutants.py."
     done = subprocess.run(

@@ -423,10 +423,15 @@ def test_unusual_cells_of_a_slice_are_missing_or_no_slice():
         None,
         "en",
     )
-    arrays = {"prompted": [{}, {"by": 1}] * 2, "p_large": [10**400, [], {}, "x"]}
+    arrays = {
+        "prompted": [np.ones(2)] * 4,
+        "meta": [{}, {"by": 1}] * 2,
+        "p_large": [10**400, [], {}, "x"],
+    }
     arm = predictions_from_columns(COLUMNS | arrays)
     assert arm.slices == {} and arm.provenance["ignored"] == {
-        "prompted": "holds nested values, such as prompted.by",
+        "prompted": "holds nested values",
+        "meta": "holds nested values, such as meta.by",
         "p_large": "holds nested values",
     }
 

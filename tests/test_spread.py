@@ -352,7 +352,7 @@ def simulate_spread(edit, share, trials=2000):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.tables
 def test_write_the_spread():
     write(SPREAD_TABLE, [simulate_spread(edit, share) for edit in EDITS for share in SHARES])
     test_spread_windows_give_narrower_intervals_at_equal_tokens()

@@ -6,7 +6,7 @@
 __all__ = ['Count', 'Size', 'Line', 'Check', 'natural_order', 'listed', 'as_name', 'first_repeat', 'each_once', 'of_all_items',
            'is_missing', 'slice_name', 'column_of_each', 'Source', 'TensorName', 'Spoken', 'Weights', 'TextRead',
            'Provenance', 'as_text', 'plain_json', 'counts_of_each', 'numbers_to', 'one_of', 'entries_at',
-           'columns_given', 'Arm', 'Scores', 'text_of_each', 'texts_of_each', 'Translations']
+           'columns_given', 'Arm', 'Scores', 'text_of_each', 'texts_of_each', 'Translations', 'is_frame']
 
 # %% ../../nbs/arms/00_arm.ipynb #c005
 import json
@@ -641,3 +641,10 @@ class Translations(Arm):
         counts = {len(texts) for texts in self.references}
         n_references = "-".join(map(str, sorted({min(counts), max(counts)})))
         return f"|nrefs:{n_references}|case:{self.case}|eff:no|tok:{self.tokenize}|smooth:exp"
+
+# %% ../../nbs/arms/00_arm.ipynb #frame002
+def is_frame(value: object) -> bool:
+    "Whether a value is a table in memory: a DataFrame of pandas or polars."
+    if hasattr(value, "kind"):  # an arm
+        return False
+    return hasattr(value, "columns") and getattr(value, "ndim", 2) == 2

@@ -5,9 +5,8 @@
 # %% auto #0
 __all__ = ['ELSEWHERE', 'Table', 'Study', 'check_rules_of_looks', 'look_at_all', 'measured_by_looks', 'own_metrics', 'rules_of',
            'given_once', 'as_arm', 'as_arms', 'in_reading_order', 'study', 'has_index', 'scores_of', 'compare_files',
-           'compare_arrays', 'study_of_two', 'is_array', 'is_path', 'is_frame', 'are_two_tables', 'holds_pairs',
-           'refuse_compare', 'are_two_arrays', 'is_arm', 'two_arms', 'ModelOptions', 'CompareOptions', 'compare',
-           'evaluate']
+           'compare_arrays', 'study_of_two', 'is_array', 'is_path', 'are_two_tables', 'holds_pairs', 'refuse_compare',
+           'are_two_arrays', 'is_arm', 'two_arms', 'ModelOptions', 'CompareOptions', 'compare', 'evaluate']
 
 # %% ../../nbs/comparison/17_study.ipynb #17c96d2c
 import os
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, NoReturn, TypedDict, Unpack
 
 import numpy as np
 
-from ..arms.arm import Arm, Scores, listed
+from ..arms.arm import Arm, Scores, is_frame, listed
 from ..arms.pair import Pair, holds_runs, in_one_unit, shared_items
 from .claim import Verdict
 from .claim_words import rationale
@@ -681,13 +680,6 @@ def is_array(values: object) -> bool:
 def is_path(value: object) -> bool:
     "Whether a value names a file, a folder or a model."
     return isinstance(value, (str, os.PathLike))
-
-
-def is_frame(value: object) -> bool:
-    "Whether a value is a table in memory: a DataFrame of pandas or polars."
-    if hasattr(value, "kind"):  # an arm
-        return False
-    return hasattr(value, "columns") and getattr(value, "ndim", 2) == 2
 
 
 def are_two_tables(values: Sequence[object], score: str | None) -> bool:

@@ -32,6 +32,7 @@ import msgspec
 import numpy as np
 
 from ..arms.arm import listed
+from ..arms.windows import as_arrow
 from invar_nb.foundations.paths import (
     base_of,
     field_names,
@@ -921,14 +922,27 @@ def column_named(
     return name
 
 # %% ../../nbs/files/00_tables.ipynb #tabn0002
+def _in_numpy(column: Any) -> np.ndarray:
+    """An Arrow column of numbers, none of them missing, as an array.
+
+    Made without pandas, which pyarrow's own `to_numpy` imports where it is installed.
+    """
+    if hasattr(column, "combine_chunks"):
+        column = column.combine_chunks()
+    return np.from_dlpack(column)
+
+
 def _texts_as_numbers(texts: Any) -> np.ndarray | None:
     """An Arrow column of texts as float64; None if its cells must be read one by one.
 
     That is so where a text spells no number, NaN or infinity, or a tiny number that became 0.
     """
+    import pyarrow
+
     with contextlib.suppress(ValueError):  # not all texts are numbers
-        values = texts.cast("float64").to_numpy()
-        zeros = "".join(texts.filter(values == 0).unique().to_pylist())
+        values = _in_numpy(texts.cast("float64"))
+        rows_of_zeros = as_arrow(np.flatnonzero(values == 0), pyarrow.int64())
+        zeros = "".join(texts.take(rows_of_zeros).unique().to_pylist())
         if np.isfinite(values).all() and not re.search("[1-9]", zeros):
             return values
     return None
@@ -945,9 +959,9 @@ def _arrow_numbers(column: Any) -> np.ndarray | None:
     if kind == "string":
         return _texts_as_numbers(column)
     if kind == "float":
-        return column.to_numpy().astype(str).astype(float)  # as it is printed
+        return _in_numpy(column).astype(str).astype(float)  # as it is printed
     if kind in ("double", "halffloat", "int64", "int32"):
-        return column.to_numpy().astype(float)
+        return _in_numpy(column).astype(float)
     return None
 
 

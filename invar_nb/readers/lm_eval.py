@@ -254,10 +254,20 @@ def _results_for(file: Path, task: str, where: str) -> tuple[dict, _TaskInfo]:
         for name, value in run.items()
         if isinstance(value, dict) and task in value
     }
-    if "task_hashes" not in run and task in (run.get("results") or {}):
+    if _is_of_release_without_hashes(run) and task in (run.get("results") or {}):
         about_task = _NOT_WRITTEN | about_task
         return run, _without_hashes(as_shape(about_task, _TaskInfo, where, must, cure))
     return run, as_shape(about_task, _TaskInfo, where, must, cure)
+
+
+def _is_of_release_without_hashes(run: dict) -> bool:
+    """Whether a results file is of lm-eval before 0.4.5, which wrote no hashes of samples.
+
+    Of a newer one without hashes, somebody has taken them out.
+    """
+    numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", str(run.get("lm_eval_version", "0.0.0")))
+    is_older = numbers is None or tuple(map(int, numbers.groups())) < (0, 4, 5)
+    return is_older and "task_hashes" not in run
 
 
 # What releases before 0.4.5 did not write about a task, or not all of them

@@ -19,7 +19,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from ..arms.arm import Scores, listed
+from ..arms.arm import Scores, is_frame, listed
 from ..arms.window_losses import WindowLosses, as_means
 from ..arms.windows import SPLITS
 from ..files.answers import ELSEWHERE, one_temperature
@@ -554,11 +554,6 @@ def _cells_of(table: Table, column: str, role: str, has_arrays: bool) -> Sequenc
     return table.name_column(column)
 
 
-def _is_frame(path: object) -> bool:
-    "Whether it is no path but a table in memory: a DataFrame of pandas or polars."
-    return hasattr(path, "columns")
-
-
 def _cells_in_frame(column: object) -> list:  # of pandas or polars
     "The cells of a column; a missing one, which pandas holds as NaN, NaT or NA, is None."
     if not hasattr(column, "isna"):
@@ -589,7 +584,7 @@ def read_columns(
     rows: tuple[str, str] | None = None,  # column, word: only the rows that have it there
 ) -> PlainColumns:
     "Read from a file, or from a DataFrame, the columns that have a role."
-    if _is_frame(path):
+    if is_frame(path):
         table = table_of_frame(path)
         if rows:
             table = rows_of_arm(table, *rows)
@@ -1028,7 +1023,7 @@ def read_plain(
     **roles: object,  # of Roles: id, loss, tokens, n_bytes, score, cluster, ...
 ) -> WindowLosses | Scores:
     "Losses or scores from a table that says nothing about itself."
-    where = f"read_plain: {'DataFrame' if _is_frame(path) else path}"
+    where = f"read_plain: {'DataFrame' if is_frame(path) else path}"
     as_choice(repeats, REPEATS, where=where, name="repeats", error=UsageError)
     plain = read_columns(path, Roles(**roles), rows)
     _check_unused(plain, sums, repeats, where)
