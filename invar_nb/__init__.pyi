@@ -66,6 +66,7 @@ from .files.losses import (
 from .foundations.interval import Fallback as Fallback
 from .foundations.interval import Interval as Interval
 from .foundations.page_data import page_data as page_data
+from .foundations.page_style import page_style as page_style
 from .foundations.refuse import (
     ContractError as ContractError,
 )

@@ -359,7 +359,10 @@ def shown(nb):
                     or data.get("text/plain")
                     or ""
                 )
-                parts.append(f"<{', '.join(images)}>" if "image/png" in images else text)
+                is_plot = images and "Created with matplotlib" in text
+                if is_plot or "image/png" in images:
+                    text = f"<{', '.join(images)}>"
+                parts.append(text)
         whole = "\n".join(
             [
                 *(
