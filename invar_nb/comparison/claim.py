@@ -240,9 +240,12 @@ class Verdict(Shown):
         if self.claim != "inconclusive":
             return self.claim or self.verdict
         p = self.p_value if self.adjusted_p_value is None else self.adjusted_p_value
-        if p is not None and p <= self.significance_threshold and self.improvement > 0:
+        is_significant = p is not None and p <= self.significance_threshold
+        if is_significant and self.improvement > 0:
             return "better below margin"
-        return "not worse" if self.not_worse else "inconclusive"
+        if self.not_worse:
+            return "not worse"
+        return "worse below margin" if is_significant else "inconclusive"
 
     def summary(self) -> str:
         "The decision in one sentence."

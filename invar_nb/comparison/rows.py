@@ -155,11 +155,14 @@ class Row(OfValue):
     def word(self) -> str:
         """The word for the claim in tables and headlines, such as 'improved' or 'not worse'.
 
-        Over seeds, a gain is claimed only if it reaches the margin. One that is significant
+        Over seeds, a change is claimed only if it reaches the margin. One that is significant
         but smaller has a word of its own."""
         d = self.value
-        if d.units == "seeds" and self.claim == "inconclusive" and tested_better(d):
-            return "better below margin"
+        if d.units == "seeds" and self.claim == "inconclusive":
+            if tested_better(d):
+                return "better below margin"
+            if is_shown(d.p_value, d.level) and not self.shows("not_worse"):
+                return "worse below margin"
         return claim_word(d, self.claim, self.shows("not_worse"))
 
     def shows(

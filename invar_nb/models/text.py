@@ -101,7 +101,11 @@ class Documents:
         self._check_lengths()
         empty = [i for i, text in enumerate(self.texts) if text == ""]
         if empty:
-            self._refuse_text(f"'' {self.places_text(empty)}", "Leave empty documents out")
+            self._refuse_text(
+                f"'' {self.places_text(empty)}",
+                "Leave empty documents out, and those of a single token, which have nothing "
+                "to score",
+            )
         for i in range(len(self.texts)):
             self._check_text(i)
             self._check_language(i)

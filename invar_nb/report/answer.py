@@ -318,6 +318,7 @@ BADGE = {  # claim -> colour
     "inconclusive": "lightgrey",
     "improved": "blue",
     "worse within margin": "yellowgreen",
+    "worse below margin": "yellowgreen",
 }  # else green
 
 
@@ -377,6 +378,7 @@ TONES = {  # claim -> its colour in a notebook
     "inconclusive": "soft",
     **dict.fromkeys(WITHIN, "ink"),
     "better below margin": "ink",
+    "worse below margin": "ink",
 }
 MOST_ROWS = 40  # of a table in a notebook
 

@@ -71,13 +71,13 @@ class Case:
 def case_of(judged: JudgedRow, document: Document) -> Case:
     """The test case of a row: a failure if it regressed and the job fails, or skipped.
 
-    Skipped means inconclusive, or that its loss is accepted.
+    Skipped means inconclusive or worse below the margin, or that its loss is accepted.
     """
     row = judged.row
     words = row.words
     message = f"{words.claim}: {words.change} ({words.interval or '-'})"
     state = ""
-    if words.claim == "inconclusive" or row.is_accepted:
+    if words.claim in ("inconclusive", "worse below margin") or row.is_accepted:
         state = "skipped"
     elif document.exit.code and row.claim == "regressed":
         state = "failure"

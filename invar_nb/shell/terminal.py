@@ -91,6 +91,7 @@ _COLOURS = {  # claim -> code of its colour in a terminal (ANSI)
     "worse within margin": 33,
     "better within margin": 32,
     "better below margin": 32,
+    "worse below margin": 33,
 }
 
 
