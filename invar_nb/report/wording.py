@@ -323,7 +323,7 @@ def no_margin_sentence(shown: Sequence[RowSection]) -> str:
     titles = dict.fromkeys(row.value.title for row in shown if lacks_margin(row))
     if not titles:
         return ""
-    option = "--margin"
+    option = "--margin NUMBER"
     if len({row.value.title for row in shown}) > 1:  # then a margin has to name its score
         option = " ".join(f"--margin {title}=NUMBER" for title in titles)
     return (

@@ -4,14 +4,16 @@
 
 # %% auto #0
 __all__ = ['usual_metrics', 'metrics_of_kind', 'computable_metrics', 'Offered', 'find_margins', 'find_metrics', 'check_foreign',
-           'foreign_metrics', 'accepted_losses', 'as_usage', 'find_rules', 'find_deciding', 'metrics_of_parts',
-           'with_divergence', 'find_pooling', 'check_planned']
+           'foreign_metrics', 'accepted_losses', 'offered_of_parts', 'as_usage', 'find_rules', 'find_deciding',
+           'metrics_of_parts', 'with_divergence', 'find_pooling', 'check_planned']
 
 # %% ../../nbs/shell/18_jobs.ipynb #c002
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
+from typing import NoReturn
 
 import msgspec
 
@@ -70,11 +72,21 @@ class Offered:
     kinds: Sequence[str]  # of the evidence; the primary metric is of the first
     metrics: Sequence[str] | None  # that were typed; None or empty: the usual ones
     arms: Sequence[Arm] = ()  # () while they are not read or scored yet
+    # part (a task, a text) -> its own metrics; {} where there is one part
+    parts: Mapping[str, "Offered"] = field(default_factory=dict)
 
     @property
     def scores(self) -> list[Arm]:
         "The arms whose evidence is scores of another tool."
         return [arm for arm in self.arms if arm.kind == "scores"]
+
+    @property
+    def first_scores(self) -> list[str]:
+        """The names, in their files, of the scores that "score" is the metric of.
+
+        Several where tasks have different scores: then "score" alone would not mean one.
+        """
+        return [*dict.fromkeys(arm.score for arm in self.scores)]
 
     @property
     def metrics_of_scores(self) -> dict[str, str]:
@@ -85,26 +97,13 @@ class Offered:
         return metrics
 
     @property
-    def named_scores(self) -> dict[str, str]:
-        """The names of `metrics_of_scores` by which a margin may refer to a metric.
-
-        Where tasks have different scores, "score" is the metric of all of them, so that the
-        name of one of them would not mean one.
-        """
-        if len({arm.score for arm in self.scores}) < 2:
-            return self.metrics_of_scores
-        return {
-            name: metric
-            for name, metric in self.metrics_of_scores.items()
-            if metric != "score"
-        }
-
-    @property
     def names(self) -> list[str]:
         "All names that a margin may have; scores come first, under their own names."
         metrics = self.metrics or usual_metrics(self.kinds, self.arms)
-        names = [*self.named_scores] if "score" in metrics else []
-        return [*dict.fromkeys([*names, *metrics])]
+        scores = [*self.metrics_of_scores] if "score" in metrics else []
+        if len(self.first_scores) > 1:
+            metrics = [name for name in metrics if name != "score"]
+        return [*dict.fromkeys([*scores, *metrics, *self.parts])]
 
     @property
     def primary(self) -> str:
@@ -117,7 +116,7 @@ class Offered:
 
     def find(self, name: str) -> str | None:
         "The metric that a name refers to; None where no such metric is compared."
-        metrics = self.named_scores
+        metrics = self.metrics_of_scores
         metric = name if name in METRICS else metrics.get(name)
         is_offered = metric in self.names or metric in metrics.values()
         if is_offered or (metric in METRICS and METRICS[metric].kind in self.kinds):
@@ -126,17 +125,26 @@ class Offered:
 
     def are_shares(self, name: str) -> bool:
         "Whether all values of a score lie between 0 and 1; False where there are no values."
-        values = [arm.others.get(name, arm.values) for arm in self.scores]
+        arms = [arm for arm in self.scores if name in (arm.score, *arm.others)]
+        values = [arm.others.get(name, arm.values) for arm in arms or self.scores]
         return bool(values) and all(((x >= 0) & (x <= 1)).all() for x in values)
 
     def size(self, name: str, text: MarginText) -> tuple[str, float]:
-        """(metric, size of its margin in the metric's unit) of a margin as typed.
+        """(name in the rules, size in the metric's unit) of a margin as typed.
 
-        Raises UsageError where no such metric is compared, or the size does not fit its unit.
+        The name is that of a metric; of one of several scores; or of a part, whose leading
+        metric is meant. Raises UsageError where no such metric is compared, or the size does
+        not fit its unit.
         """
         if not name:
             self._refuse_bare(text)
+        if name == "score" and len(self.first_scores) > 1:
+            self._refuse_one_for_all(text)
         metric = self.find(name)
+        if metric is None and name in self.parts:
+            part = self.parts[name]
+            _, size = part.size(part.primary, text)
+            return name, size
         if metric is None:
             cure = suggest(name, self.names, f"Choose from {', '.join(self.names)}")
             usage("--margin must name a metric that is compared", repr(name), cure)
@@ -144,21 +152,34 @@ class Offered:
         # Of a score, only its values show whether it is a share, so that per cent make sense.
         is_share = metric in self.metrics_of_scores.values() and self.are_shares(name)
         unit = "share" if is_share else described.unit
-        return described.name, resolve_margin(
-            text, scale=described.scale, name=name, unit=unit
-        )
+        shown_name = name
+        if name == "score" and self.first_scores:
+            shown_name = self.first_scores[0]
+        size = resolve_margin(text, scale=described.scale, name=shown_name, unit=unit)
+        is_one_of_several = metric == "score" and len(self.first_scores) > 1
+        return name if is_one_of_several else described.name, size
 
-    def _refuse_bare(self, text: MarginText) -> None:
+    def _refuse_bare(self, text: MarginText) -> NoReturn:
         "A margin without a metric where several metrics lead."
-        size = f"{100 * text.value:g}%" if text.percent else f"{text.value:g}"
-        owners = self.metrics
+        owners = [*(self.metrics or ())]
         if not owners:
-            has_unit = self.are_shares("")
-            owners = [PRIMARY[kind] for kind in self.kinds if kind != "scores" or has_unit]
+            owners = [PRIMARY[kind] for kind in self.kinds if kind != "scores"]
+            owners += filter(self.are_shares, self.first_scores)
+        size = text.typed
         usage(
             "--margin must name its metric when tasks have different metrics",
             f"{size} without a metric",
             f"In its place write {' '.join(f'--margin {owner}={size}' for owner in owners)}",
+        )
+
+    def _refuse_one_for_all(self, text: MarginText) -> NoReturn:
+        "A margin of `score` where tasks have different scores, in different units perhaps."
+        size = text.typed
+        scores = self.first_scores
+        usage(
+            "--margin must name its score when tasks have different scores",
+            f"score={size} for {', '.join(scores)}",
+            f"In its place write {' or '.join(f'--margin {name}={size}' for name in scores)}",
         )
 
 
@@ -175,6 +196,8 @@ def find_margins(
     if not texts:
         return None
     primary = offered.primary if bare else ""
+    if primary == "score" and len(offered.first_scores) > 1:
+        primary = ""  # of which score?
     margins = {}
     for name, text in split_margins(texts, primary=primary).items():
         metric, size = offered.size(name, text)
@@ -296,7 +319,7 @@ def _names_of_scores(arms: Iterable[Arm]) -> set[str]:
     arms = [*arms]
     others = foreign_metrics(arm for arm in arms if arm.kind != "scores")
     offered = Offered(kinds=("scores",), metrics=None, arms=arms)
-    return {*offered.named_scores} - {*others}
+    return {*offered.metrics_of_scores} - {*others}
 
 
 def foreign_metrics(arms: Iterable[Arm]) -> dict[str, tuple[str, str | None]]:
@@ -334,6 +357,19 @@ def accepted_losses(
     return rows
 
 # %% ../../nbs/shell/18_jobs.ipynb #c017
+def offered_of_parts(
+    kinds: Mapping[str, str],  # part -> kind of evidence
+    arms_of_part: Mapping[str, Sequence[Arm]],
+) -> dict[str, Offered]:
+    "Part -> the metrics that are compared there, where there are several parts; else {}."
+    if len(kinds) == 1:
+        return {}
+    return {
+        part: Offered(kinds=[kind], metrics=None, arms=arms_of_part[part])
+        for part, kind in kinds.items()
+    }
+
+
 @contextmanager
 def as_usage() -> Iterator[None]:
     """In this block a ContractError becomes a UsageError, since it is about options alone.
@@ -367,10 +403,15 @@ def find_rules(
     check_foreign(asked, arms)
     deciding = find_deciding(job, kinds)
     metrics = metrics_of_parts(job, kinds, arms, deciding)
+    arms_of_part: dict[str, list[Arm]] = {part: [] for part in kinds}
+    for (name, part), arm in arms.items():
+        if name != CONTROL:
+            arms_of_part[part].append(arm)
     offered = Offered(
         kinds=distinct_kinds,
         metrics=metrics,
-        arms=[arm for (name, _), arm in arms.items() if name != CONTROL],
+        arms=[*chain.from_iterable(arms_of_part.values())],
+        parts=offered_of_parts(kinds, arms_of_part),
     )
     has_one_primary = bool(deciding) or len(distinct_kinds) == 1
 

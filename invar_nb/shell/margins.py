@@ -24,6 +24,11 @@ class MarginText(NamedTuple):
     value: float  # 0.02 for 2% and for 0.02
     percent: bool  # whether it was typed with %
 
+    @property
+    def typed(self) -> str:
+        "The size as it is typed: '2%' or '0.02'."
+        return f"{100 * self.value:g}%" if self.percent else f"{self.value:g}"
+
 
 def parse_margin(
     text: str,  # 2%, 0.02, brier=0.01
