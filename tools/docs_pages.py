@@ -1,5 +1,8 @@
-"""What nbdev's documentation needs beside its own processors; `procs` in settings.ini names it, for `nbdev_proc_nbs`, `nbdev_docs` and
-tools/build_site.py alike. The editable install puts the root of the clone on the path (setup.py), so that nbdev finds it."""
+"""What nbdev's documentation needs beside its own processors.
+
+`procs` in settings.ini names it, for `nbdev_proc_nbs`, `nbdev_docs` and tools/build_site.py
+alike. The editable install puts the root of the clone on the path (setup.py), so that nbdev
+finds it."""
 
 import re
 

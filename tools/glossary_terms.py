@@ -1,7 +1,7 @@
-"""The terms of the glossary: their first sentences, and the links to them in other pages' prose.
+"""The terms of the glossary, and the links to them in the prose of other pages.
 
-`link_terms` is a part of Sphinx's build: the first use of a term on a page leads to the glossary
-and shows the definition when the pointer rests on it."""
+`link_terms` is a part of Sphinx's build: the first use of a term on a page leads to the
+glossary, and shows the first sentence of its definition when the pointer rests on it."""
 
 import re
 from typing import NamedTuple
@@ -54,7 +54,7 @@ def entries(cells):
 
 
 def spellings(term):
-    "How a term is written in prose: `Baseline and candidate` are two words; British and American."
+    "How a term is written in prose, in British and American; `Profile and tier` are two."
     for name in term.name.split(" and "):
         found = name.lower()
         if found not in EVERYDAY:
@@ -72,7 +72,7 @@ def pattern(names):
 
 
 def is_prose(text):
-    "Whether a text of a document is running prose, outside of links, code, headings and cards."
+    "Whether a text of a document is running prose: no link, code, heading or card."
     node = text.parent
     inline = True
     while node is not None and node.parent is not None:

@@ -1,4 +1,4 @@
-"""The fonts of the site, from the packages that bring them: the letters that it needs, as WOFF2.
+"""The fonts of the site as WOFF2, with the letters it needs, from packages that bring them.
 
 Their licence (OFL) reserves the names of the originals for unchanged files, so that these have
 names of their own."""
