@@ -416,6 +416,7 @@ def test_an_answer_is_folded_up_to_the_next_heading():
         *page, begin, "**Answer.** Two.", end, "## Limits\n\nNone.",
     ]  # fmt: skip
     assert folded("## Exercises", "**Answer.** Last.")[-1] == end
+    assert folded("**Answer.** Before.\n\n## Exercises")[0].startswith("**Answer.**")
     assert folded("# A\n\n## B", "text\n\n### C") == ["# A\n\n## B", "text\n\n### C"]
 
 
@@ -456,20 +457,23 @@ def library_page(is_folded):
     source = {
         "cell_type": "code",
         "metadata": {},
-        "source": '#| code-fold: show\ndef f(x: int):\n    "F."\n\n\ndef g(x: int):\n    "G."',
+        "source": "#| code-fold: show\ndef helper(x: int):\n    pass\n\n\n"
+        "def compare(x: int):\n    pass",
         "outputs": [],
     }
     known = build_site.Site("https://x/", {"a/b"}, {}, {"a/b"} if is_folded else set(), {})
     page = build_site.Page("a/00_b.ipynb", "a/b", known)
-    cells = build_site.page_cells([card("f"), source, card("g")], page)
+    cells = build_site.page_cells([card("helper"), source, card("compare")], page)
     return "\n".join(cell["source"] for cell in cells)
 
 
 def test_a_signature_is_shown_once():
-    in_fold, in_full = library_page(is_folded=True), library_page(is_folded=False)
-    assert in_fold.count("x:int") == 2 and "Derived and checked" not in in_fold
-    assert "Implementation: f, g (6 lines)" in in_fold
-    assert in_fold.index("### g") < in_fold.index("<details")
+    in_fold = library_page(is_folded=True)
+    in_full = library_page(is_folded=False)
+    assert in_fold.count("x:int") == 1 and "Derived and checked" not in in_fold
+    assert "Implementation: helper, compare (6 lines)" in in_fold
+    assert in_fold.index("### compare") < in_fold.index("<details")
+    assert "def compare(\n    x:int" in in_fold  # a public name; a helper's is in the fold
     assert (
         in_full.count("x:int") == 0 and "Derived" not in in_full and "<details" not in in_full
     )
