@@ -6,7 +6,6 @@ import ast
 import builtins
 import csv
 import os
-import posixpath
 import re
 import shutil
 import subprocess
