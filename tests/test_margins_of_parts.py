@@ -19,7 +19,7 @@ def said(capsys, tmp_path, *options):
 
 
 def test_each_of_several_scores_has_a_margin_in_its_own_unit(capsys, tmp_path):
-    options = "--margin shared=0.2 --margin exact_match=40%".split()
+    options = ["--margin", "shared=0.2", "--margin", "exact_match=40%"]
     code, text = said(capsys, tmp_path, *options)
     assert code == 0, text
     margins = re.search(r"Margins: (.*?)\. (?:If|Report|With|No)", text)[1]
