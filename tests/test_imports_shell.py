@@ -97,7 +97,8 @@ def test_what_a_folder_leaves_open_is_taken_from_its_results_and_said(shell, tmp
         "compare", *LM, "--margin", "2%", "--score", "shared", "columns.filter=first-word"
     )
     assert code == 2 and "--margin must name its metric" in err
-    one_piece = "--margin accuracy=2% --margin perplexity=2% --margin shared=2% --margin exact_match=2%"
+    names = ("accuracy", "perplexity", "shared", "exact_match")
+    one_piece = " ".join(f"--margin {name}=2%" for name in names)
     assert f"In its place write {one_piece}." in err
     options = [*one_piece.split(), "--score", "shared", "columns.filter=first-word"]
     code, out, _ = shell("compare", *LM, *options, out="p")

@@ -141,14 +141,14 @@ class Offered:
         if name == "score" and len(self.first_scores) > 1:
             self._refuse_one_for_all(text)
         metric = self.find(name)
-        if metric is not None:
-            return self._size_of_metric(metric, name, text)
-        if name in self.parts:
+        if metric is None and name not in self.parts:
+            cure = suggest(name, self.names, f"Choose from {', '.join(self.names)}")
+            usage("--margin must name a metric that is compared", repr(name), cure)
+        if metric is None:
             part = self.parts[name]
             _, size = part.size(part.primary, text)
             return name, size
-        cure = suggest(name, self.names, f"Choose from {', '.join(self.names)}")
-        usage("--margin must name a metric that is compared", repr(name), cure)
+        return self._size_of_metric(metric, name, text)
 
     def _size_of_metric(self, metric: str, name: str, text: MarginText) -> tuple[str, float]:
         "(name in the rules, size in the metric's unit) of a margin typed for `name`."
