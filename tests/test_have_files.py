@@ -343,3 +343,28 @@ def test_every_format_has_a_row(evidence):
     }
     by_hand = {"losses"}  # made by `score`
     assert found | by_hand <= {reader.name for reader in READ} and found
+
+
+def test_a_column_that_is_asked_for_slices_though_it_has_many_values(tmp_path, capsys):
+    "The 67 kinds of BLiMP were refused, with no way to have them."
+    kinds = [f"kind {i}" for i in range(67)]
+    for name, wrong in (("a", 5), ("b", 3)):
+        rows = [
+            {"id": f"{kind}-{i}", "label": "good", "kind": kind}
+            | {"prediction": "bad" if (i + len(kind)) % wrong == 0 else "good"}
+            for kind in kinds
+            for i in range(4)
+        ]
+        (tmp_path / f"{name}.jsonl").write_text(
+            "".join(json.dumps(row) + "\n" for row in rows)
+        )
+    paths = [str(tmp_path / f"{name}.jsonl") for name in "ab"]
+    out = tmp_path / "r"
+    assert main(["compare", *paths, "--by", "kind", "--out", str(out)]) < 2, (
+        capsys.readouterr()
+    )
+    slices = {
+        row["key"].get("slice")
+        for row in json.loads((out / "report.json").read_text())["rows"]
+    }
+    assert sum("kind 66" in str(slice) for slice in slices) == 1
