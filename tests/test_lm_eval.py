@@ -584,7 +584,7 @@ def test_a_folder_of_samples_without_a_time_in_their_names(tmp_path):
     assert [*read_lm_eval(tmp_path / "base")] == ["words"]
 
 
-# --- files that lack something --------------------------------------------------------------------------------------------------------
+# --- files that lack something ---
 def copied(tmp_path, choose=lambda file: True, rename=lambda model, name: name):
     "Copies of both folders with the files that are chosen, under new names."
     for model in ("base", "tuned"):
@@ -618,8 +618,8 @@ def test_samples_alone_take_the_direction_that_the_message_names(tmp_path, capsy
     for words in (["--better", "shared=higher"], ["--better", "higher"]):
         code, text, _ = compared(capsys, *arms, *words)
         assert code < 2 and "4 parts" in text and "shared" in text
-    read = lambda **more: read_lm_eval(arms[0], tasks="invar_lengths", **more)["invar_lengths"]
-    assert read(better="shared=lower").better == "lower"
+    lower = read_lm_eval(arms[0], tasks="invar_lengths", better="shared=lower")
+    assert lower["invar_lengths"].better == "lower"
     assert (
         main(["evaluate", arms[0], "--better", "shared=higher", "--out", tmp_path / "e"]) == 0
     )
@@ -654,7 +654,7 @@ def test_losses_are_read_from_samples_alone(tmp_path):
 
 
 def test_the_log_likelihood_of_a_target_is_no_perplexity(tmp_path):
-    "Samples alone of a task such as lambada: its `perplexity` is a log-likelihood, of which higher is better."
+    "Such as of lambada: `perplexity` of a row is a log-likelihood."
     rows = [
         {"target": "x", "perplexity": ll, "acc": 0, "metrics": ["perplexity", "acc"]}
         for ll in (-2.5, -0.25, -7.0)

@@ -1207,19 +1207,24 @@ def _check_request(request: _Request, tasks: Mapping[str, _Task]) -> None:
     _check_better(request.better, [*tasks.values()])
 
 
+def _check_directions(tasks: Sequence[_Task]) -> None:
+    "Refuse tasks if of some of them nothing says whether higher numbers are better."
+    unknown = [task for task in tasks if task.direction is None and not task.are_answers]
+    if unknown:
+        _refuse_unknown_direction(unknown)
+
+
 def _check_better(better: Mapping[str, str], tasks: Sequence[_Task]) -> None:
     """Refuse scores of unknown direction, and words on the direction that change nothing.
 
     A word may agree with what the files say; UsageError for one that does not.
     """
     directions = {task.metric: task.direction or "higher" for task in tasks}  # of answers
-    for name, word in better.items():
+    for word in better.values():
         as_choice(word, ("higher", "lower"), where=_WHERE, name="better", error=UsageError)
-        if name:
-            as_choice(name, directions, where=_WHERE, name="better", error=UsageError)
-    unknown = [task for task in tasks if task.direction is None and not task.are_answers]
-    if unknown:
-        _refuse_unknown_direction(unknown)
+    for name in filter(None, better):
+        as_choice(name, directions, where=_WHERE, name="better", error=UsageError)
+    _check_directions(tasks)
     for name, word in better.items():
         _check_word(word, {name: directions[name]} if name else _stated_directions(tasks))
 
