@@ -214,6 +214,14 @@ def _sample_files(path: Path, where: str) -> dict[str, list[Path]]:
     return files_by_task
 
 # %% ../../nbs/readers/01_lm_eval.ipynb #c048
+_PERPLEXITIES = {  # metric -> its unit, and how the harness computes it from nats per unit
+    "byte_perplexity": ("bytes", np.exp),
+    "word_perplexity": ("words", np.exp),
+    "perplexity": ("words", np.exp),
+    "bits_per_byte": ("bytes", lambda nats: nats / math.log(2)),
+}
+
+
 class _Run(msgspec.Struct):
     "The field of a results file that describes the run, if it has one."
 
@@ -920,14 +928,6 @@ def _scores(task: _Task, items: _Items, values: Sequence[float]) -> Scores:
     )
 
 # %% ../../nbs/readers/01_lm_eval.ipynb #c042
-_PERPLEXITIES = {  # metric -> its unit, and how the harness computes it from nats per unit
-    "byte_perplexity": ("bytes", np.exp),
-    "word_perplexity": ("words", np.exp),
-    "perplexity": ("words", np.exp),
-    "bits_per_byte": ("bytes", lambda nats: nats / math.log(2)),
-}
-
-
 def _losses(task: _Task) -> WindowLosses:
     "The losses of documents: the negative log-likelihood per word or byte of each."
     if task.info.kind == "loglikelihood":  # of a single target, without a size
