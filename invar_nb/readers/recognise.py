@@ -12,6 +12,7 @@ import csv
 import os
 import re
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NoReturn
 
@@ -529,9 +530,15 @@ def _check_one_kind(paths: Mapping[str, str | os.PathLike], readers: Mapping) ->
     )
 
 # %% ../../nbs/readers/20_recognise.ipynb #rec00008
-def _read_one(name: str, path: Path, reader: Reader, reading: Reading) -> dict[str, Arm]:
+def _read_one(
+    name: str,
+    path: Path,
+    reader: Reader,
+    reading: Reading,
+    alike: Mapping[str, object],  # options by which all arms are read in the same way
+) -> dict[str, Arm]:
     "Task -> arm, from one file or folder; a file without tasks has the one task ''."
-    options = {
+    options = {**alike} | {
         option: value
         for option, value in reading.given().items()
         if option in reader.options and option != "arm"
@@ -546,6 +553,23 @@ def _read_one(name: str, path: Path, reader: Reader, reading: Reading) -> dict[s
     if not reading.same_unit:
         return arms
     return {task: in_one_unit(arm) for task, arm in arms.items()}
+
+
+def _keep_shared_tasks(arms: Mapping[str, dict[str, Arm]]) -> None:
+    """Leave out, in place, the tasks that some arm lacks; each arm notes which ones.
+
+    Without any shared task nothing is left out: `_check_tasks` then says how the arms differ.
+    """
+    names = dict.fromkeys(chain.from_iterable(arms.values()))
+    left_out = [task for task in names if any(task not in arms[name] for name in arms)]
+    if not left_out or len(left_out) == len(names):
+        return
+    for by_task in arms.values():
+        for task in left_out:
+            by_task.pop(task, None)
+        for task, arm in by_task.items():
+            provenance = {**arm.provenance, "tasks_left_out": left_out}
+            by_task[task] = arm.changed(provenance=provenance)
 
 
 def _check_tasks(arms: Mapping[str, Mapping[str, Arm]], reader: Reader) -> None:
@@ -563,9 +587,12 @@ def _refuse_missing_task(task: str, name: str, shared: list[str], reader: Reader
     "Refuse arms because one of them lacks a task; the error names the tasks that both have."
     cure = "Compare runs of the same tasks"
     if shared and "tasks" in reader.options:
-        cure = f"Both have {listed(shared)}: ask for each, as in tasks={shared[0]!r}"
+        cure = (
+            f"Both have {listed(shared)}: say intersect=True to compare these, or ask for "
+            f"each, as in tasks={shared[0]!r}"
+        )
     elif shared:
-        cure = f"Both have {listed(shared)}: leave the rows of other tasks out"
+        cure = f"Both have {listed(shared)}: say intersect=True to compare these"
     refuse(
         "read_together",
         "both must have the same tasks",
@@ -594,10 +621,14 @@ def _read_each(
     of rows of an id, that is the better error, since averaging them would be refused next.
     """
     arms = {}
+    alike: Mapping[str, object] = {}
+    if reader.read_alike and len(paths) > 1:
+        files = {name: as_path(path) for name, path in paths.items()}
+        alike = reader.read_alike(files, reading.tasks)
     for name, path in paths.items():
         try:
             with of_part(name):
-                arms[name] = _read_one(name, as_path(path), reader, reading)
+                arms[name] = _read_one(name, as_path(path), reader, reading, alike)
         except ContractError as error:
             if error.code == "repeated" and reader.check_together:
                 reader.check_together(paths, reading, ())  # raises the better error, if any
@@ -638,6 +669,8 @@ def read_together(
     if reader.read_pair and len(paths) > 1:
         return _read_pairs(paths, reader)
     arms = _read_each(paths, reader, reading)
+    if reading.intersect:
+        _keep_shared_tasks(arms)
     _check_tasks(arms, reader)
     if reading.intersect:
         _keep_shared_items(arms)

@@ -31,7 +31,7 @@ from invar_nb.shell.candidates import (
     short_name,
     with_sizes,
 )
-from .check_job import Comparison, check_job
+from .check_job import Comparison, check_job, refuse_directions
 from invar_nb.shell.file_arms import (
     Collected,
     arms_of_files,
@@ -70,7 +70,7 @@ def compare_all(
     one_file = bool(job.columns.arm)
     arguments = {BASELINE: baseline, **name_candidates(candidates, one_file)}
     names = [name for name in arguments if name != BASELINE]
-    reading = as_reading(job.columns, job.asked.better, job.asked.by, runs=True)
+    reading = as_reading(job.columns, job.asked.better, job.asked.by)
     kinds = {name: arm_kind(argument, reading) for name, argument in arguments.items()}
     comparison = Comparison(arguments=arguments, kinds=kinds, job=job)
     sizes = given_sizes(job.asked.size, names, short_name(baseline))
@@ -291,6 +291,11 @@ def _of_one_arm(reading: Reading, columns: Columns) -> Reading:
     return replace(reading, arm={"": rows for rows in chosen})
 
 
+def _as_typed(texts: str | Sequence[str] | None) -> list[str]:
+    "The texts behind a repeated option, from its value in `Reading`."
+    return [texts] if isinstance(texts, str) else [*(texts or ())]
+
+
 def read_alone(
     argument: str,
     reading: Reading,
@@ -299,6 +304,8 @@ def read_alone(
 ) -> dict[str, Arm]:  # task -> arm
     "Task -> arm, of one file or folder; UsageError for a model, which must be scored first."
     kind = arm_kind(argument, reading)
+    if kind != "runs":
+        refuse_directions(_as_typed(reading.better), _as_typed(reading.score), [kind])
     if kind in SCORED:
         usage(
             "evaluate needs a file",

@@ -68,6 +68,7 @@ _NO_ARGUMENT = r"(?<!\w)'[^']*'|(?<!\w)\"[^\"]*\"|[^\s'\"]*[/\\][^\s'\"]*"  # qu
 _FUNCTION = r"^[A-Za-z_][\w.-]*: "
 _VALUE = r"(?:['\"]([^'\"]*)['\"]|([\w.-]*\w)?)(?:\[\.\.\.\])?"
 _ARGUMENT = rf"(?<![\w:.])(?<!--margin )({_NAMES})={_VALUE}"
+_LIST = rf"(?<![\w:.])({_NAMES})=\[('[^']*'(?:, '[^']*')*)\]"  # NAME=['A', 'B']
 _FIRST_MARK = 0xE000  # private characters of Unicode, which no message holds
 
 
@@ -83,6 +84,12 @@ def _names_like_arguments() -> list[str]:
             names |= {word, Path(word).name, Path(word).stem}
     like_arguments = [name for name in names if re.search(rf"\b({_NAMES})=", name)]
     return sorted(like_arguments, key=len, reverse=True)
+
+
+def _list_as_options(match: re.Match) -> str:
+    """One match of NAME=['A', 'B'] as NAME='A' NAME='B', since an option takes one value."""
+    name, values = match.groups()
+    return " ".join(f"{name}={value}" for value in values.split(", "))
 
 
 def _argument_as_option(match: re.Match) -> str:
@@ -123,6 +130,7 @@ def _with_options(sentence: str) -> str:
     }
     for mark, name in names_by_mark.items():
         sentence = sentence.replace(name, mark)
+    sentence = re.sub(_LIST, _list_as_options, sentence)
     sentence = re.sub(f"{_NO_ARGUMENT}|{_ARGUMENT}", _argument_as_option, sentence)
     sentence = _subjects_as_options(sentence, _SUBJECTS, " must | needs? | belong")
     sentence = _subjects_as_options(sentence, _NAMES, " must be one of | is an option ")
