@@ -33,7 +33,7 @@ from invar_nb.foundations.refuse import (
 )
 from ..foundations.store import as_file, as_path, open_file
 from .every_eval import EVERY_EVAL
-from .forms import FORMS, trainer_states
+from .forms import FORMS, TRAINER_CURE, is_one_run, trainer_states
 from .inspect_logs import INSPECT
 from invar_nb.readers.llama_cpp import (
     LOGITS,
@@ -228,17 +228,22 @@ def named_only(tool: str, keys: set[str], cure: str) -> Reader:
     return Reader(name=tool, known_by=tool, recognise=has_keys, cure=cure)
 
 
+def _is_run_of_trainer(path: Path, names: set[str], reading: Reading) -> bool:
+    "Whether a path is one run of the Trainer: a state file, or the folder of one run."
+    return {"log_history", "global_step"} <= names or is_one_run(path)
+
+
 NAMED = (  # files that are recognised but not read
     named_only(
         "HELM",
         {"adapter_spec", "request_states"},
         "Its scores are in per_instance_stats.json: name that file",
     ),
-    named_only(
-        "the Trainer",
-        {"log_history", "global_step"},
-        "One run has one value of each metric: give the folder that holds a folder for each "
-        "seed, as in seed_0/trainer_state.json",
+    Reader(
+        name="the Trainer",
+        known_by="the Trainer",
+        recognise=_is_run_of_trainer,
+        cure=TRAINER_CURE,
     ),
 )
 
