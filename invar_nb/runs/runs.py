@@ -502,8 +502,23 @@ class RunPairs:
     baseline: tuple[float, ...] = ()  # in the order of the seeds
     candidate: tuple[float, ...] = ()
     left_out: tuple[int, ...] = ()  # seeds that only one arm has
+    baseline_lacks: tuple[int, ...] = ()  # those of them that the candidate has
     dropped: tuple[int, ...] = ()  # seeds with a failed run, if `drop_failed` was given
     failure: str | None = None  # which runs failed, as a sentence; then there are no numbers
+
+    def left_out_sentence(self, candidate: str) -> str:
+        "Which seeds were left out for want of a run in the other arm; its name is needed."
+        candidate = "the candidate" if candidate == "candidate" else candidate
+        lacks = {
+            "the baseline": self.baseline_lacks,
+            candidate: sorted({*self.left_out} - {*self.baseline_lacks}),
+        }
+        clauses = [
+            f"{'seed' if len(seeds) == 1 else 'seeds'} {_listed(seeds)}, which {arm} lacks"
+            for arm, seeds in lacks.items()
+            if seeds
+        ]
+        return f"Left out: {'; '.join(clauses)}."
 
 
 def pair_runs(
@@ -538,6 +553,7 @@ def pair_runs(
     return RunPairs(
         seeds=tuple(seeds),
         left_out=tuple(unpaired),
+        baseline_lacks=tuple(sorted(candidate.keys() - baseline.keys())),
         dropped=tuple(sorted(failed - {None})),
         baseline=tuple(baseline[seed] for seed in seeds),
         candidate=tuple(candidate[seed] for seed in seeds),
