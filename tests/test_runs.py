@@ -61,7 +61,7 @@ from invar_nb.statistics.multiplicity import benjamini_hochberg, holm
 from invar_nb.statistics.planning import Goal
 
 stats = pytest.importorskip("scipy.stats")
-PPL, ACC = MetricSpec("m", direction=LOWER, scale=LOG), MetricSpec("m")
+PPL, ACC = MetricSpec("m", direction=LOWER, scale=LOG), MetricSpec("m", HIGHER)
 QUICK = settings(max_examples=60, deadline=None)
 BASE = [30.12, 32.41, 28.73, 33.90, 31.26]
 BETTER = [29.02, 31.60, 27.70, 33.02, 30.05]
@@ -154,7 +154,10 @@ REFUSED = [
         for seed in NO_SEED
     ),
     *((lambda row=row: read_row(row), "contract") for row in NO_ROW),
-    *((lambda bad=bad: MetricSpec(**{"name": "m"} | bad), "contract") for bad in NO_SPEC),
+    *(
+        (lambda bad=bad: MetricSpec(**{"name": "m", "direction": HIGHER} | bad), "contract")
+        for bad in NO_SPEC
+    ),
     *((lambda bad=bad: spec(**bad), "contract") for bad in NO_EXPERIMENT),
     *(
         (lambda arm=arm: pair(runs([1.0]), arm), "contract")
@@ -183,7 +186,7 @@ REFUSED = [
     (lambda: judge_many([one(PPL, BETTER, BASE)] * 2), "contract"),
     (
         lambda: judge_runs(
-            MetricSpec("mm"),
+            MetricSpec("mm", HIGHER),
             baseline_runs=runs(BASE),
             candidate_runs=[
                 *runs(BETTER[:4]),
@@ -452,7 +455,7 @@ def test_few_seeds_and_small_changes():
     two = one(PPL, [29.0, 31.5], [30.0, 32.0]).verdict
     assert (two.verdict, two.claim) == ("noise", "inconclusive") and two.n_for_power > 2
     for times, claim, word in (
-        (1, "inconclusive", "Not worse"),
+        (1, "inconclusive", "Better below margin"),
         (2, "equivalent", "Better, but equivalent within 2 %"),
     ):
         many = [(x * (0.995 + 0.0002 * (-1) ** i), x) for i, x in enumerate(BASE * times)]
@@ -739,7 +742,7 @@ def test_several_candidates_are_one_report():
         study(short, rules)
     left = study(short, dataclasses.replace(rules, intersect=True))
     assert left.notes == (
-        "sgd: Seeds in one arm only are left out: 4, 5.",
+        "sgd: Left out: seeds 4, 5, which sgd lacks.",
     ) and left.report().document()["warnings"] == list(left.notes)
 
 
@@ -1773,7 +1776,7 @@ def test_a_gain_below_the_margin_is_said_in_the_table_and_beside_its_per_cent_st
     ):
         assert (
             made.verdict.word == "better below margin"
-            and "better but below" in made.verdict.headline
+            and made.verdict.headline.startswith("Better below margin: val_loss -0.")
         )
     nothing = study(
         {

@@ -76,7 +76,7 @@ class MetricSpec:
     "How to judge a metric of runs: which direction is better, its scale, two thresholds."
 
     name: str  # a key of the metrics of a run
-    direction: str = HIGHER  # is better, or LOWER; "higher" and "lower" mean the same
+    direction: str | None = None  # HIGHER or LOWER, or in a word; None: as its name says
     scale: str = LINEAR  # or LOG, which compares ratios and needs positive values
     improvement_threshold: float = 0.02  # m: smaller improvements are noise; 0.02 is 2 %
     significance_threshold: float = 0.05  # alpha, the largest p-value that is significant
@@ -88,8 +88,17 @@ class MetricSpec:
         name = self.name if isinstance(self.name, str) else ""
         if not name.strip() or not name.isprintable():
             refuse(where, "name must be a metric's", repr(self.name), "Write 'perplexity'")
-        if isinstance(self.direction, str):
-            vars(self).update(direction=DIRECTIONS.get(self.direction, self.direction))
+        direction = usual_direction(name) if self.direction is None else self.direction
+        if direction is None:
+            refuse(
+                where,
+                f"it must be known whether higher {name} is better",
+                "no direction",
+                "Pass direction='lower' or direction='higher'",
+            )
+        if isinstance(direction, str):
+            direction = DIRECTIONS.get(direction, direction)
+        vars(self).update(direction=direction)
         as_choice(self.direction, (HIGHER, LOWER), where=where, name="direction")
         as_choice(self.scale, (LINEAR, LOG), where=where, name="scale")
         as_fraction(self.significance_threshold, where=where, name="significance_threshold")
@@ -1065,7 +1074,7 @@ def _values_over_seeds(runs: Sequence[ExperimentResult], metric: str) -> tuple[f
             "evaluate",
             "each seed must occur once",
             f"{len(runs)} runs of {len(values)} seeds",
-            "Of a table with several arms choose one: arm=optimizer=adamw",
+            "Of a table with several arms choose one: --column arm=optimizer=adamw",
             error=UsageError,
         )
     return tuple(values[seed] for seed in sorted(values))
