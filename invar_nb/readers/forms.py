@@ -370,7 +370,7 @@ def trainer_states(folder: Path) -> dict[str, Path]:
     one run, with the name ".". Empty where the folder holds no runs.
     """
     paths = sorted(folder.glob(f"**/{_STATE}"), key=_step_of)
-    run_folders = {_run_folder(path) for path in paths}
+    run_folders = {_run_folder(path, folder) for path in paths}
     last_states: dict[Path, Path] = {}
     for path in paths:
         # the outermost folder of a run: what it holds besides belongs to the same run
@@ -386,9 +386,9 @@ def _step_of(path: Path) -> tuple[int, str]:
     return (int(match[1]) if match else 2**63, str(path))
 
 
-def _run_folder(path: Path) -> Path:
-    "The folder of the run that wrote a state file; the folder of a checkpoint is in it."
-    is_checkpoint = _CHECKPOINT.fullmatch(path.parent.name)
+def _run_folder(path: Path, folder: Path) -> Path:
+    "The folder, inside `folder`, of the run that wrote a state file, not of its checkpoint."
+    is_checkpoint = _CHECKPOINT.fullmatch(path.parent.name) and path.parent != folder
     return path.parent.parent if is_checkpoint else path.parent
 
 

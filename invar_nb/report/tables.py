@@ -35,6 +35,7 @@ from ..comparison.rows import BASELINE
 from ..foundations.interval import alpha_of, confidence_text
 from invar_nb.report.document import (
     ArmLevel,
+    ChangeSection,
     Document,
     GateSection,
     LevelSection,
