@@ -1915,6 +1915,23 @@ def test_rows_verdicts_and_headlines_of_runs_agree(noise, shift):
             assert verdict.headline.lower().startswith(f"{row.word}:")
 
 
+def test_the_word_of_a_row_over_seeds_rests_on_the_p_value_of_its_family():
+    "Significant by Holm and not at the level of its interval: the row was inconclusive, its verdict better."
+    base = [3.0 + s / 9 for s in range(5)]
+    small = (-0.012, -0.002, -0.008, -0.014, -0.001)
+    losses = {
+        "baseline": base,
+        "a": [x * (0.9 + s / 900) for s, x in enumerate(base)],
+        "b": [x * (1 + change) for x, change in zip(base, small, strict=True)],
+    }
+    arms = {(name, ""): RunsArm(runs=runs(values)) for name, values in losses.items()}
+    done = study(arms, Rules(metrics="m", better={"m": "lower"}))
+    (row,) = done.select(candidate="b")
+    assert 0.025 < row.adjusted_p < 0.05
+    assert row.word == done.verdicts["b"].word == "better below margin"
+    assert row.shows("not_worse") and done.verdicts["b"].not_worse
+
+
 def test_runs_can_be_required_to_be_no_worse(tmp_path):
     path = write_recipes(tmp_path / "runs.csv")
     out = ("--out", tmp_path / "r", "--force", "--require")
