@@ -225,7 +225,7 @@ def test_the_line_is_in_the_readers_unit():
         repr(runs()).startswith("RunsComparison(improved: loss -")
         and repr(runs(status="oom").verdict) == "Verdict(failed: loss)"
     )
-    assert repr(runs(0.0001).verdict).startswith("Verdict(inconclusive: loss +0.0")
+    assert repr(runs(0.0001).verdict).startswith("Verdict(worse below margin: loss +0.0")
     assert (
         repr(runs(0.07)).startswith("RunsComparison(regressed: loss +")
         and repr(paired_t_test([1], [0]))

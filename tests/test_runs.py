@@ -18,6 +18,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import commands
 import numpy as np
 import pytest
 from documents import render_html, render_markdown, summary, summary_markdown
@@ -30,6 +31,7 @@ from invar_nb.comparison.study import study
 from invar_nb.foundations.refuse import ContractError, PairingError, UsageError
 from invar_nb.foundations.store import canonical_json
 from invar_nb.report.plan import plan_comparison
+from invar_nb.report.report import render
 from invar_nb.runs import run_all as runner
 from invar_nb.runs.evaluator import (
     HIGHER,
@@ -61,7 +63,7 @@ from invar_nb.statistics.multiplicity import benjamini_hochberg, holm
 from invar_nb.statistics.planning import Goal
 
 stats = pytest.importorskip("scipy.stats")
-PPL, ACC = MetricSpec("m", direction=LOWER, scale=LOG), MetricSpec("m")
+PPL, ACC = MetricSpec("m", direction=LOWER, scale=LOG), MetricSpec("m", HIGHER)
 QUICK = settings(max_examples=60, deadline=None)
 BASE = [30.12, 32.41, 28.73, 33.90, 31.26]
 BETTER = [29.02, 31.60, 27.70, 33.02, 30.05]
@@ -154,7 +156,10 @@ REFUSED = [
         for seed in NO_SEED
     ),
     *((lambda row=row: read_row(row), "contract") for row in NO_ROW),
-    *((lambda bad=bad: MetricSpec(**{"name": "m"} | bad), "contract") for bad in NO_SPEC),
+    *(
+        (lambda bad=bad: MetricSpec(**{"name": "m", "direction": HIGHER} | bad), "contract")
+        for bad in NO_SPEC
+    ),
     *((lambda bad=bad: spec(**bad), "contract") for bad in NO_EXPERIMENT),
     *(
         (lambda arm=arm: pair(runs([1.0]), arm), "contract")
@@ -183,7 +188,7 @@ REFUSED = [
     (lambda: judge_many([one(PPL, BETTER, BASE)] * 2), "contract"),
     (
         lambda: judge_runs(
-            MetricSpec("mm"),
+            MetricSpec("mm", HIGHER),
             baseline_runs=runs(BASE),
             candidate_runs=[
                 *runs(BETTER[:4]),
@@ -452,7 +457,7 @@ def test_few_seeds_and_small_changes():
     two = one(PPL, [29.0, 31.5], [30.0, 32.0]).verdict
     assert (two.verdict, two.claim) == ("noise", "inconclusive") and two.n_for_power > 2
     for times, claim, word in (
-        (1, "inconclusive", "Not worse"),
+        (1, "inconclusive", "Better below margin"),
         (2, "equivalent", "Better, but equivalent within 2 %"),
     ):
         many = [(x * (0.995 + 0.0002 * (-1) ** i), x) for i, x in enumerate(BASE * times)]
@@ -739,7 +744,7 @@ def test_several_candidates_are_one_report():
         study(short, rules)
     left = study(short, dataclasses.replace(rules, intersect=True))
     assert left.notes == (
-        "sgd: Seeds in one arm only are left out: 4, 5.",
+        "sgd: Left out: seeds 4, 5, which sgd lacks.",
     ) and left.report().document()["warnings"] == list(left.notes)
 
 
@@ -1771,9 +1776,8 @@ def test_a_gain_below_the_margin_is_said_in_the_table_and_beside_its_per_cent_st
             candidate_runs=ablation()["muon", ""].runs,
         ),
     ):
-        assert (
-            made.verdict.word == "better below margin"
-            and "better but below" in made.verdict.headline
+        assert made.verdict.word == "better below margin" and made.verdict.headline.startswith(
+            "Better below margin: val_loss -0."
         )
     nothing = study(
         {
@@ -1804,3 +1808,269 @@ def test_what_a_per_cent_of_runs_is_of_and_the_margin_of_a_loss_in_nats(tmp_path
     assert again.select(candidate="muon", metric="val_loss")[0].claim == "improved"
     logs = study(ablation(), Rules(metrics=("val_loss",), scale={"val_loss": "log"}))
     assert "per cent of the baseline's mean" not in str(logs)
+
+
+# --- what users with seeds met ---------------------------------------------------------------------------------------------------------
+def state_of_trainer(folder, loss, steps=1000):
+    folder.mkdir(parents=True)
+    history = [{"step": steps, "loss": loss + 1}, {"step": steps, "eval_loss": loss}]
+    state = {"global_step": steps, "log_history": history}
+    (folder / "trainer_state.json").write_text(json.dumps(state))
+
+
+def shell(*words):
+    "(exit code, all that was printed, on one line)."
+    code, *printed = commands.shell(*map(str, words))
+    return code, " ".join(" ".join(printed).split())
+
+
+def write_recipes(path, header="optimizer,seed,val_loss", shift=None, left_out=()):
+    "Five seeds of three recipes: muon is better below the margin, lion worse below it."
+    factors = {"adamw": 1, "muon": 0.991, "lion": 1.006}
+    lines = [header]
+    for name, factor in factors.items():
+        for seed, loss in enumerate((2.50, 2.54, 2.53, 2.48, 2.49), 1):
+            if (name, seed) not in left_out:
+                number = seed + (shift or {}).get(name, 0)
+                lines.append(f"{name},{number},{loss * factor + 0.001 * (seed % 3):.5f}")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def against_adamw(*names):
+    return ("--column", f"arm=optimizer=adamw,{','.join(names)}", "--metric", "val_loss")
+
+
+def test_checkpoints_of_one_run_are_no_seeds(tmp_path):
+    "Two checkpoints of one run gave `Improved over 2 seeds`."
+    for arm, loss in (("base", 2.1), ("new", 2.0)):
+        for seed in range(3):
+            for step, late in ((500, 0.2), (1000, 0.0)):
+                folder = tmp_path / arm / f"seed_{seed}" / f"checkpoint-{step}"
+                state_of_trainer(
+                    folder, loss + seed / 50 + late + seed * (loss > 2) / 500, step
+                )
+    base, new = tmp_path / "base", tmp_path / "new"
+    out = ("--out", tmp_path / "r", "--force", "--metric", "eval_loss")
+    for words in (
+        ("compare", base / "seed_0", new / "seed_0"),
+        ("compare", base, new / "seed_0"),
+        ("evaluate", base / "seed_0"),
+        ("compare", base / "seed_0" / "checkpoint-500", new),
+    ):
+        code, text = shell(*words, *out)
+        assert code == 2 and "give the folder that holds a folder for each seed" in text, text
+    for folder in (base / "seed_0", base / "seed_0" / "checkpoint-500"):
+        with pytest.raises(ContractError, match="must hold several runs; got one run"):
+            read_runs(folder)
+    assert [run.metrics["eval_loss"] for run in read_runs(base)] == [2.1, 2.122, 2.144]
+    code, text = shell("compare", base, new, *out)
+    assert code == 0 and "over 3 seeds" in text
+    # a folder of arms has every seed twice, and none of its runs is left out without a word
+    assert [run.seed for run in read_runs(tmp_path)] == [0, 1, 2] * 2
+    # what a run holds besides belongs to it
+    state_of_trainer(base / "seed_0" / "final", 1.9)
+    assert sorted(run.metrics["eval_loss"] for run in read_runs(base)) == [1.9, 2.122, 2.144]
+
+
+def test_a_result_over_seeds_has_one_word(tmp_path):
+    "The headline said `Not worse`, the table `better below margin`, the exit code that nothing is decided."
+    path = write_recipes(tmp_path / "runs.csv")
+    out = ("--out", tmp_path / "r", "--force")
+    for name, word in (("muon", "Better below margin"), ("lion", "Worse below margin")):
+        words = ("compare", path, *against_adamw(name), *out)
+        code, text = shell(*words)
+        assert code == 0 and f"{word}: val_loss" in text and word.lower() in text, text
+        code, text = shell(*words, "--fail-inconclusive")
+        assert code == 4 and "neither for equivalence within the margin nor for" in text, text
+    code, text = shell("compare", path, *against_adamw("muon", "lion"), *out)
+    assert "no loss of the margin or more was shown, and none was ruled out" in text, text
+
+
+@given(
+    st.lists(st.tuples(*[st.floats(-0.05, 0.05)] * 3), min_size=2, max_size=12),
+    st.floats(-0.03, 0.03),
+)
+@settings(max_examples=40, deadline=None)
+def test_rows_verdicts_and_headlines_of_runs_agree(noise, shift):
+    "A row took its own p-value for the word, the verdict the one adjusted by Holm."
+    arms = {
+        (name, ""): RunsArm(
+            runs=as_runs(
+                [
+                    {"seed": s, "terminal": "ok", "m": (3 + s / 9) * (1 + i * shift + x[i])}
+                    for s, x in enumerate(noise)
+                ],
+                name,
+            )
+        )
+        for i, name in enumerate(("baseline", "a", "b"))
+    }
+    rules = Rules(metrics="m", better={"m": "lower"})
+    done = study(arms, rules)
+    for row in done:
+        verdict = done.verdicts[row.key.candidate]
+        assert row.word == verdict.word and row.shows("not_worse") == verdict.not_worse
+        if row.claim == "inconclusive":
+            assert verdict.headline.lower().startswith(f"{row.word}:")
+
+
+def test_the_word_of_a_row_over_seeds_rests_on_the_p_value_of_its_family():
+    "Significant by Holm and not at the level of its interval: the row was inconclusive, its verdict better."
+    base = [3.0 + s / 9 for s in range(5)]
+    small = (-0.012, -0.002, -0.008, -0.014, -0.001)
+    losses = {
+        "baseline": base,
+        "a": [x * (0.9 + s / 900) for s, x in enumerate(base)],
+        "b": [x * (1 + change) for x, change in zip(base, small, strict=True)],
+    }
+    arms = {(name, ""): RunsArm(runs=runs(values)) for name, values in losses.items()}
+    done = study(arms, Rules(metrics="m", better={"m": "lower"}))
+    (row,) = done.select(candidate="b")
+    assert 0.025 < row.adjusted_p < 0.05
+    assert row.word == done.verdicts["b"].word == "better below margin"
+    assert row.shows("not_worse") and done.verdicts["b"].not_worse
+
+
+def test_runs_can_be_required_to_be_no_worse(tmp_path):
+    path = write_recipes(tmp_path / "runs.csv")
+    out = ("--out", tmp_path / "r", "--force", "--require")
+    for name, rule, code, says in (
+        ("muon", "not-worse", 0, "not worse was required and shown"),
+        ("lion", "not-worse", 1, "not worse is required, and was not shown"),
+        ("muon", "equivalent", 1, "equivalent is required, and was not shown"),
+        ("muon", "not-beyond", 2, "it rests on the interval, which fewer than 10 seeds"),
+        ("muon", "slices", 2, "runs have neither parts nor slices"),
+    ):
+        exit_code, text = shell("compare", path, *against_adamw(name), *out, rule)
+        assert (exit_code, says in text) == (code, True), text
+
+
+@pytest.mark.parametrize("n", [3, 5, 12])
+def test_a_loss_of_the_margin_is_called_not_worse_in_one_of_forty_samples(n):
+    "The rule behind --require not-worse: its error at a true loss of the margin is alpha / 2 or less."
+    rng = np.random.default_rng(n)
+    repeats, margin = 1500, 0.02
+    spec = MetricSpec("m", LOWER, improvement_threshold=margin)
+    wrong = 0
+    for _ in range(repeats):
+        baseline = 3 * (1 + 0.02 * rng.standard_normal(n))
+        candidate = baseline + 3 * (margin + 0.01 * rng.standard_normal(n))
+        verdict = one(spec, candidate.tolist(), baseline.tolist()).verdict
+        wrong += verdict.not_worse
+    assert wrong / repeats <= 0.025 + 3 * math.sqrt(0.025 * 0.975 / repeats)
+
+
+def test_a_seed_that_is_left_out_is_named_with_its_arm(tmp_path):
+    "The help promises it: only the number of seeds and of notes said so."
+    path = write_recipes(tmp_path / "runs.csv", left_out=[("muon", 3), ("adamw", 5)])
+    words = ("compare", path, "--intersect", "--out", tmp_path / "r", "--force")
+    code, text = shell(*words, *against_adamw("muon"))
+    assert code == 0, text
+    assert "Left out: seed 5, which the baseline lacks; seed 3, which muon lacks." in text, (
+        text
+    )
+    code, text = shell(*words, *against_adamw("muon", "lion"))
+    assert "each. Left out: seed 5, which the baseline lacks. Left out: seed 5" in text, text
+
+
+def test_a_column_of_seeds_is_the_one_that_was_named(tmp_path):
+    "A misspelt column was ignored, and of two columns the last was taken."
+    path = write_recipes(tmp_path / "runs.csv")
+    table = [{"seed": 7, "trial": 1, "m": 2.0, "terminal": "ok"}]
+    for source in (path, table):
+        with pytest.raises(ContractError, match="a column 'sede'.* Did you mean 'seed'"):
+            read_runs(source, seed="sede", terminal="ok")
+    words = ("--column", "seed=sede", "--out", tmp_path / "r")
+    code, text = shell("compare", path, *against_adamw("muon"), *words)
+    assert code == 3 and "there must be a column 'sede'" in text, text
+    for header in ("seed,trial", "trial,seed"):
+        cells = {"seed,trial": "7,1", "trial,seed": "1,7"}[header]
+        (tmp_path / "two.csv").write_text(f"{header},m\n{cells},2.0\n")
+        assert read_runs(tmp_path / "two.csv", seed="trial", terminal="ok")[0].seed == 1
+    assert read_runs(table, seed="trial")[0].seed == 1
+    tracked = [{"config.seed": 4, "m": 2.0, "terminal": "ok"}]
+    assert read_runs(tracked)[0].seed == 4
+    state_of_trainer(tmp_path / "hf" / "seed_0", 2.0)
+    state_of_trainer(tmp_path / "hf" / "seed_1", 2.0)
+    with pytest.raises(ContractError, match="in the names of its folders"):
+        read_runs(tmp_path / "hf", seed="trial")
+
+
+def test_rows_of_one_word_are_refused_with_the_pair_that_was_meant(tmp_path):
+    path = write_recipes(tmp_path / "runs.csv")
+    for source in (path, [{"optimizer": "adamw", "seed": 1}]):
+        with pytest.raises(ContractError, match=re.escape("Pass rows=('optimizer', 'adamw')")):
+            read_runs(source, rows="optimizer=adamw")
+    code, text = shell("evaluate", path, "--metric", "val_loss", "--out", tmp_path / "r")
+    cure = re.search(r"(--column) (arm=optimizer=adamw)\.", text)
+    assert code == 2 and cure, text
+    words = ("evaluate", path, "--metric", "val_loss", "--out", tmp_path / "r", *cure.groups())
+    assert shell(*words)[0] == 0
+
+
+CURVES = {
+    "TensorBoard": ("Wall time,Step,Value", "HParams"),
+    "W&B": ('Step,"a - loss","a - loss__MIN","a - loss__MAX"', "table of runs"),
+    "MLflow": ("key,value,timestamp,step", "list of runs"),
+}
+
+
+@pytest.mark.parametrize("tool", CURVES)
+def test_curves_are_refused_with_the_table_that_is_needed(tmp_path, tool):
+    "They were read as examples: `only 3 examples; add examples`."
+    header, cure = CURVES[tool]
+    path = tmp_path / "curves" / "a.csv"
+    path.parent.mkdir()
+    rows = [
+        ",".join(str(step * (i + 1)) for i in range(header.count(",") + 1)) for step in (1, 2)
+    ]
+    path.write_text("\n".join([header, *rows]) + "\n")
+    for words in (
+        ("compare", path, path),
+        ("compare", path.parent, path.parent, "--metric", "Value"),
+        ("compare", path, path, "--column", "seed=Step", "--metric", "Value"),
+        ("evaluate", path),
+        ("evaluate", path.parent),
+    ):
+        code, text = shell(*words, "--out", tmp_path / "r")
+        assert code in (2, 3) and tool in text and cure in text, text
+        assert "one row a run" in text and "example" not in text
+    for source in (path, path.parent):
+        with pytest.raises(ContractError, match=f"{tool}.* one row a run.* {cure}"):
+            read_runs(source)
+
+
+def test_metrics_of_an_evaluation_are_proposed_before_the_training_loss(tmp_path):
+    for arm in "ab":
+        for seed in range(3):
+            state_of_trainer(tmp_path / arm / f"seed_{seed}", 2.0 + seed / 50)
+    code, text = shell("compare", tmp_path / "a", tmp_path / "b", "--out", tmp_path / "r")
+    assert code == 2 and "columns: eval_loss, loss" in text, text
+    assert "--metric eval_loss --better lower" in text, text
+
+
+def test_a_direction_that_is_not_given_is_that_of_the_name():
+    "`val_loss` was higher-is-better without a word."
+    directions = [MetricSpec(name).better for name in ("val_loss", "accuracy", "perplexity")]
+    assert directions == ["lower", "higher", "lower"]
+    assert MetricSpec("val_loss", HIGHER).better == "higher"
+    with pytest.raises(ContractError, match="whether higher foo is better; got no direction"):
+        MetricSpec("foo")
+
+
+def test_seeds_of_which_none_is_shared_are_not_to_be_numbered_anew(tmp_path):
+    path = write_recipes(tmp_path / "runs.csv", shift={"muon": 10})
+    code, text = shell("compare", path, *against_adamw("muon"), "--out", tmp_path / "r")
+    assert code == 3 and "compared seed by seed" in text, text
+    assert "unpaired comparison is not offered; Welch's t test" in text
+    assert "Give each arm one run for each seed" not in text
+
+
+def test_the_interval_of_a_ratio_over_seeds_is_called_as_it_is():
+    words = "Fieller's interval of the ratio, from the paired t"
+    for scale, has_words in (({}, True), ({"val_loss": "log"}, False)):
+        done = study(ablation(), Rules(metrics=("val_loss",), scale=scale))
+        text = render(done.report())["report.md"]
+        text = text.decode() if isinstance(text, bytes) else text
+        assert (words in text) == has_words and "paired t" in text

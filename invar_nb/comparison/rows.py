@@ -118,6 +118,7 @@ class Row(OfValue):
     floor: float | None = None  # numerical noise, in the unit of the difference
     claim: str | None = None  # one of CLAIMS; None: no claim is made about it
     about: Mapping = field(default_factory=dict, repr=False)  # pooled row: rule and weights
+    test_level: float | None = None  # of the test over seeds; None: that of the interval
 
     @property
     def adjusted_p(self) -> float | None:
@@ -158,12 +159,20 @@ class Row(OfValue):
         Over seeds, a change is claimed only if it reaches the margin. One that is significant
         but smaller has a word of its own."""
         d = self.value
-        if d.units == "seeds" and self.claim == "inconclusive":
-            if tested_better(d):
+        if d.units == "seeds" and self.claim == "inconclusive" and self._is_changed:
+            if d.improvement > 0:
                 return "better below margin"
-            if is_shown(d.p_value, d.level) and not self.shows("not_worse"):
+            if not self.shows("not_worse"):
                 return "worse below margin"
         return claim_word(d, self.claim, self.shows("not_worse"))
+
+    @property
+    def _is_changed(self) -> bool:
+        "Whether a change over seeds is significant, by the p-value adjusted for its family."
+        d = self.value
+        if self.adjusted_p is None:
+            return is_shown(d.p_value, d.level)
+        return is_shown(self.adjusted_p, self.test_level or d.level)
 
     def shows(
         self,
@@ -175,10 +184,25 @@ class Row(OfValue):
             return False
         if d.metric.by_test:  # no margin applies: only a gain shows that there is no loss
             return question == "not_worse" and self.claim == "improved"
-        if d.units == "seeds" and d.n_units < FEWEST:  # the test decides, not the interval
-            return question == "not_worse" and tested_better(d)
+        if d.units == "seeds":
+            return self._shows_over_seeds(question)
         if question in self.adjusted:
             return is_shown(self.adjusted[question], d.level)
+        if question == "beyond":
+            return is_beyond(d, self.margin)
+        return d.worse.high < self.margin
+
+    def _shows_over_seeds(self, question: str) -> bool:
+        """The answer of `shows` over seeds.
+
+        A significant gain is no loss; all else rests on the interval, which needs FEWEST seeds
+        and bounds."""
+        d = self.value
+        if question == "not_worse" and self._is_changed and d.improvement > 0:
+            return True
+        has_bounds = d.fallback is None or d.fallback.code == "all_equal"
+        if d.n_units < FEWEST or not has_bounds:
+            return False
         if question == "beyond":
             return is_beyond(d, self.margin)
         return d.worse.high < self.margin

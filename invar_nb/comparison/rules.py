@@ -202,7 +202,7 @@ class Rules(Settings):
         default=(), metadata=read_by("looks")
     )
     required: str | None = field(  # what is needed for exit code 0, one of REQUIRED
-        default=None, metadata=read_by("looks")
+        default=None, metadata=read_by("runs", "looks")
     )
     pooling: str | Mapping[str, float] | None = None  # equal, tokens, random, part -> weight
     better: Mapping[str, str] = field(  # metric -> lower or higher

@@ -362,8 +362,9 @@ def ignores_documents(measured: Measured) -> bool:
     return documents is not None and documents < measured.pair.n
 
 
-def runs_units(d: Difference) -> UnitsSection:
-    "The section on the units of runs, which are seeds."
+def runs_units(row: Row) -> UnitsSection:
+    "The section on the units of runs, which are seeds, and which of them were left out."
+    d = row.value
     return UnitsSection(
         kind=d.units,
         n=d.n_units,
@@ -373,7 +374,7 @@ def runs_units(d: Difference) -> UnitsSection:
         ignores_documents=False,
         alike=None,
         pairing=None,
-        words=UnitsWords(pairing=None, alike=None),
+        words=UnitsWords(pairing=row.about.get("left_out"), alike=None),
     )
 
 
@@ -382,7 +383,7 @@ def units_section(study: Study, row: Row) -> UnitsSection:
     d = row.value
     measured = study.measured.get(row.key[:2])
     if measured is None:
-        return runs_units(d)
+        return runs_units(row)
     unweighted = None
     pairing = None
     if not study.looks:

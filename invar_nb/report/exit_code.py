@@ -552,7 +552,13 @@ def evidence_undecided(outcome: Outcome) -> ExitSection | None:
     "Exit code 4 if a deciding row is inconclusive and the rules say `fail_inconclusive`."
     if not outcome.undecided or not outcome.study.rules.fail_inconclusive:
         return None
-    return exit_section(4, "inconclusive", "the evidence does not decide")
+    reason = "the evidence does not decide"
+    if outcome.study.verdicts:  # of runs, whose word may be that they are better
+        reason = (
+            "the evidence decides neither for equivalence within the margin nor for a change "
+            "of the margin or more"
+        )
+    return exit_section(4, "inconclusive", reason)
 
 
 def accepted_loss(outcome: Outcome) -> ExitSection | None:
@@ -571,10 +577,13 @@ def no_regression_shown(outcome: Outcome) -> ExitSection | None:
     "Exit code 0 if a deciding row is inconclusive and does not rule out a loss of the margin."
     if all(row.shows("not_worse") for row in outcome.undecided):
         return None
+    loss = "regression"
+    if outcome.study.verdicts:  # of runs, of which a smaller loss may be shown
+        loss = "loss of the margin or more"
     return exit_section(
         0,
         "no_regression_shown",
-        "no regression was shown, and none was ruled out",
+        f"no {loss} was shown, and none was ruled out",
         "with --fail-inconclusive this is exit 4",
     )
 

@@ -4,18 +4,18 @@
 
 # %% auto #0
 __all__ = ['Cell', 'WIDEST', 'ANSWER_COLUMNS', 'BESIDE', 'TITLE', 'SIZE_OF_SLICE', 'OF_CHANGES', 'OF_NOISE', 'UNSEEN_KINDS',
-           'NOT_OF_ORIGIN', 'LOOK_HEADS', 'Column', 'RowColumn', 'Line', 'Table', 'rows_table', 'facts_table',
-           'AnswerLine', 'MetricColumn', 'answer_columns', 'change_line', 'title_line', 'Entry', 'named_lines',
-           'level_line', 'slice_lines', 'levels_lines', 'beside_cells', 'lead_lines', 'titled', 'ranked_lines',
-           'label_in_answer', 'deciding_lines', 'other_lines', 'answer_lines', 'answer_rows', 'levels_text',
-           'change_head', 'with_units', 'rank_of_line', 'answer_table', 'matrix_cell', 'candidates_by_size',
-           'matrix_columns', 'matrix_ranks', 'matrix', 'compact_table', 'changes_table', 'noise_table', 'Group',
-           'row_groups', 'best_text', 'ranking_columns', 'ranking_table', 'level_cell', 'part_levels_table',
-           'slice_levels_table', 'arms_levels_table', 'level_tables', 'rests_facts', 'blind_spot_sentence',
-           'blind_spot_numbers', 'fallback_text', 'rests_rows', 'has_one_value', 'rests_in_common', 'rests_by_pair',
-           'gate_word', 'gate_table', 'brief', 'origin_rows', 'differs', 'origins_that_differ', 'origins_in_common',
-           'pooled_table', 'looks_table', 'design_table', 'passage_cells', 'passage_tables', 'ChangedAnswers',
-           'right_examples', 'changed_answers', 'dataset_table', 'language_table']
+           'FIELLER', 'NOT_OF_ORIGIN', 'LOOK_HEADS', 'Column', 'RowColumn', 'Line', 'Table', 'rows_table',
+           'facts_table', 'AnswerLine', 'MetricColumn', 'answer_columns', 'change_line', 'title_line', 'Entry',
+           'named_lines', 'level_line', 'slice_lines', 'levels_lines', 'beside_cells', 'lead_lines', 'titled',
+           'ranked_lines', 'label_in_answer', 'deciding_lines', 'other_lines', 'answer_lines', 'answer_rows',
+           'levels_text', 'change_head', 'with_units', 'rank_of_line', 'answer_table', 'matrix_cell',
+           'candidates_by_size', 'matrix_columns', 'matrix_ranks', 'matrix', 'compact_table', 'changes_table',
+           'noise_table', 'Group', 'row_groups', 'best_text', 'ranking_columns', 'ranking_table', 'level_cell',
+           'part_levels_table', 'slice_levels_table', 'arms_levels_table', 'level_tables', 'method_text', 'rests_facts',
+           'blind_spot_sentence', 'blind_spot_numbers', 'fallback_text', 'rests_rows', 'has_one_value',
+           'rests_in_common', 'rests_by_pair', 'gate_word', 'gate_table', 'brief', 'origin_rows', 'differs',
+           'origins_that_differ', 'origins_in_common', 'pooled_table', 'looks_table', 'design_table', 'passage_cells',
+           'passage_tables', 'ChangedAnswers', 'right_examples', 'changed_answers', 'dataset_table', 'language_table']
 
 # %% ../../nbs/report/09_tables.ipynb #tab02
 import re
@@ -35,6 +35,7 @@ from ..comparison.rows import BASELINE
 from ..foundations.interval import alpha_of, confidence_text
 from invar_nb.report.document import (
     ArmLevel,
+    ChangeSection,
     Document,
     GateSection,
     LevelSection,
@@ -846,6 +847,18 @@ UNSEEN_KINDS = (
 )
 
 
+FIELLER = "Fieller's interval of the ratio, from the paired t"
+
+
+def method_text(value: ChangeSection) -> str:
+    """The method of an interval in words.
+
+    Over seeds a change relative to the baseline's mean is a ratio of two means that both vary.
+    Its ends are the ratios that the paired t test does not reject, by Fieller's theorem."""
+    is_ratio = value.units == "seeds" and value.scale == "linear" and value.fallback is None
+    return FIELLER if is_ratio else value.method
+
+
 def rests_facts(pair: PairSection, lead: RowSection) -> dict[str, Cell]:
     "Name of a fact -> the fact, for all that a pair's interval rests on; None: there is none."
     units = pair.units
@@ -858,7 +871,7 @@ def rests_facts(pair: PairSection, lead: RowSection) -> dict[str, Cell]:
         "what no interval shows": blind_spot_sentence(lead),
         UNSEEN_KINDS: blind_spot_numbers(lead),
         "pairing": units.words.pairing,
-        "method": value.method,
+        "method": method_text(value),
         "degrees of freedom": show(value.dof),
         "independent items that say as much (n_eff)": show(value.n_eff),
         "fallback": fallback_text(lead),

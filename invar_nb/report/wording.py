@@ -239,6 +239,7 @@ def seeds_sentences(
     units: Sequence[UnitsSection], leads: Sequence[RowSection]
 ) -> Iterator[str]:
     "Sentences on seeds that were left out, and on what decides where there are few."
+    yield from dict.fromkeys(of_pair.words.pairing or "" for of_pair in units)
     dropped = set().union(*(row.dropped for row in leads))
     if dropped:
         yield f"Left out: {counted(len(dropped), 'seeds')} of which a run failed."

@@ -76,7 +76,7 @@ class MetricSpec:
     "How to judge a metric of runs: which direction is better, its scale, two thresholds."
 
     name: str  # a key of the metrics of a run
-    direction: str = HIGHER  # is better, or LOWER; "higher" and "lower" mean the same
+    direction: str | None = None  # HIGHER or LOWER, or in a word; None: as its name says
     scale: str = LINEAR  # or LOG, which compares ratios and needs positive values
     improvement_threshold: float = 0.02  # m: smaller improvements are noise; 0.02 is 2 %
     significance_threshold: float = 0.05  # alpha, the largest p-value that is significant
@@ -88,8 +88,17 @@ class MetricSpec:
         name = self.name if isinstance(self.name, str) else ""
         if not name.strip() or not name.isprintable():
             refuse(where, "name must be a metric's", repr(self.name), "Write 'perplexity'")
-        if isinstance(self.direction, str):
-            vars(self).update(direction=DIRECTIONS.get(self.direction, self.direction))
+        direction = usual_direction(name) if self.direction is None else self.direction
+        if direction is None:
+            refuse(
+                where,
+                f"it must be known whether higher {name} is better",
+                "no direction",
+                "Pass direction='lower' or direction='higher'",
+            )
+        if isinstance(direction, str):
+            direction = DIRECTIONS.get(direction, direction)
+        vars(self).update(direction=direction)
         as_choice(self.direction, (HIGHER, LOWER), where=where, name="direction")
         as_choice(self.scale, (LINEAR, LOG), where=where, name="scale")
         as_fraction(self.significance_threshold, where=where, name="significance_threshold")
@@ -319,16 +328,19 @@ def all_equal(d: Difference) -> bool:
     return d.fallback is not None and d.fallback.code == "all_equal"
 
 
-def not_worse(d: Difference, threshold: float) -> bool:
+def not_worse(
+    d: Difference,
+    threshold: float,
+    is_better: bool | None = None,  # by a p-value adjusted for a family; None: by its own
+) -> bool:
     """Whether a loss as large as the threshold is ruled out.
 
-    By the interval; with fewer than FEWEST seeds, when no claim rests on the interval, only
-    by a significant improvement."""
-    if d.fallback is not None and not all_equal(d):
-        return False
-    if d.n >= FEWEST:
-        return d.worse.high < threshold
-    return tested_better(d)
+    By a significant improvement, or by the interval. With fewer than FEWEST seeds no claim
+    rests on the interval."""
+    if tested_better(d) if is_better is None else is_better:
+        return True
+    has_bounds = d.fallback is None or all_equal(d)
+    return has_bounds and d.n >= FEWEST and d.worse.high < threshold
 
 # %% ../../nbs/runs/01_evaluator.ipynb #c034
 MOST_SEEDS = 10_000  # the largest number of seeds that is suggested
@@ -612,11 +624,28 @@ def _title_text(c: RunsComparison) -> str:
     m = c.spec.improvement_threshold
     text = f"{_claim_text(c)}: {c.spec.name} {_percent_text(c, d.delta)}"
     if _is_below_threshold(c):
-        direction = "better" if d.improvement > 0 else "worse"
-        text += f", {direction} but below the {margin_text(m, d)} threshold"
+        text += f", below the {margin_text(m, d)} threshold"
     if c.judgement.claim == "inconclusive" and d.n < FEWEST and _is_inside(d, m):
         text += f"; equivalence needs {FEWEST} seeds"
     return text
+
+
+def _is_better(c: RunsComparison) -> bool:
+    "Whether the candidate is better by a significant change, however small."
+    p = c.judgement.p_value
+    is_significant = p is not None and p <= c.spec.significance_threshold
+    return is_significant and c.difference.improvement > 0
+
+
+def _word_of_inconclusive(c: RunsComparison) -> str:
+    "The word of an inconclusive comparison, as tables and its verdict write it."
+    if _is_below_threshold(c) and _is_better(c):
+        return "better below margin"
+    if not_worse(c.difference, c.spec.improvement_threshold, _is_better(c)):
+        return "not worse"
+    if _is_below_threshold(c):
+        return "worse below margin"
+    return "inconclusive"
 
 
 def _claim_text(c: RunsComparison) -> str:
@@ -627,9 +656,7 @@ def _claim_text(c: RunsComparison) -> str:
     claim = c.judgement.claim
     m = c.spec.improvement_threshold
     if claim == "inconclusive":
-        if not_worse(d, m):
-            return "Not worse"
-        return "Inconclusive"
+        return _word_of_inconclusive(c).capitalize()
     if claim != "equivalent":
         return claim.title()
     margin = margin_text(m, d)
@@ -704,7 +731,7 @@ def _verdict_of(
         headline=_headline(c),
         rationale=_rationale(c),
         beyond_margin=is_changed and _is_beyond(d, m),
-        not_worse=not_worse(d, m),
+        not_worse=not_worse(d, m, _is_better(c)),
         adjusted_p_value=c.adjusted_p_value,
         multiplicity=f"{c.multiplicity} over {c.family} tests" if c.multiplicity else None,
     )
@@ -924,6 +951,7 @@ def specs_of(rules: Rules) -> list[MetricSpec]:
             error=UsageError,
         )
     check_read(rules, "runs")
+    _check_required(rules.required)
     for rule in ("better", "scale", "margin"):
         by_metric = getattr(rules, rule)
         for name in by_metric if isinstance(by_metric, Mapping) else ():
@@ -943,6 +971,25 @@ def specs_of(rules: Rules) -> list[MetricSpec]:
         )
         for name in names
     ]
+
+
+def _check_required(required: str | None) -> None:
+    """Raise UsageError for a rule `required` that runs cannot fulfil.
+
+    That a loss is beyond the margin is a claim of the interval, which few seeds do not bear:
+    below FEWEST seeds such a rule would let every loss pass."""
+    if required in (None, "equivalent", "not-worse"):
+        return
+    reason = "runs have neither parts nor slices"
+    if required == "not-beyond":
+        reason = f"it rests on the interval, which fewer than {FEWEST} seeds do not bear"
+    refuse(
+        "study",
+        "runs can be required to be equivalent or not-worse",
+        f"{required}: {reason}",
+        "Choose one of these, or leave it out",
+        error=UsageError,
+    )
 
 
 def _directions(names: Iterable[str], better: Mapping[str, str]) -> dict[str, str]:
@@ -1027,7 +1074,7 @@ def _values_over_seeds(runs: Sequence[ExperimentResult], metric: str) -> tuple[f
             "evaluate",
             "each seed must occur once",
             f"{len(runs)} runs of {len(values)} seeds",
-            "Of a table with several arms choose one: arm=optimizer=adamw",
+            "Of a table with several arms choose one: --column arm=optimizer=adamw",
             error=UsageError,
         )
     return tuple(values[seed] for seed in sorted(values))
@@ -1109,6 +1156,16 @@ def _rows(compared: Mapping[str, Sequence[RunsComparison]], part: str) -> Iterat
             yield _row(Key(name, part, c.spec.name), "rest" if i else "lead", c)
 
 
+def _seeds_about(pairs: RunPairs, candidate: str) -> dict[str, list[int] | str]:
+    "What a row says of seeds that were left out: those that failed, those of one arm only."
+    about = {}
+    if pairs.dropped:
+        about["dropped"] = list(pairs.dropped)
+    if pairs.left_out:
+        about["left_out"] = pairs.left_out_sentence(candidate)
+    return about
+
+
 def _row(key: Key, role: str, c: RunsComparison) -> Row:
     "One comparison as a row of a study."
     return Row(
@@ -1117,7 +1174,8 @@ def _row(key: Key, role: str, c: RunsComparison) -> Row:
         value=c.difference,
         margin=c.spec.improvement_threshold,
         adjusted={} if c.adjusted_p_value is None else {"change": c.adjusted_p_value},
-        about={"dropped": list(c.pairs.dropped)} if c.pairs.dropped else {},
+        test_level=round(1 - c.spec.significance_threshold, 12),
+        about=_seeds_about(c.pairs, key.candidate),
         claim=c.verdict.claim,
     )
 
@@ -1131,8 +1189,7 @@ def _seeds_left_out(
     for name, (c, *_) in compared.items():
         subject = f"{name}: " if len(compared) > 1 else ""
         if c.pairs.left_out:
-            seeds = _seeds_text(c.pairs.left_out)
-            yield f"{subject}Seeds in one arm only are left out: {seeds}."
+            yield f"{subject}{c.pairs.left_out_sentence(name)}"
         if c.pairs.dropped:
             runs = {
                 "baseline": arms[BASELINE, part].runs,

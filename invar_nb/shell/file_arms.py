@@ -120,6 +120,9 @@ def arms_of_tables(
     return arms
 
 # %% ../../nbs/shell/24_file_arms.ipynb #tabc
+_EVALUATED = ("eval", "evaluation", "val", "valid", "validation", "test")  # words of names
+
+
 def check_tables(arguments: Mapping[str, str], job: Job, out: Path) -> None:
     """Raise UsageError for tables of runs while metric or direction is not given.
 
@@ -127,9 +130,13 @@ def check_tables(arguments: Mapping[str, str], job: Job, out: Path) -> None:
     """
     values = values_of_tables(arguments, job.columns)
 
-    def is_unlikely(name: str) -> tuple[bool, bool]:
-        "A key for sorting: columns with one value, or an unknown direction, come last."
-        return len(values[name]) < 2, not usual_direction(name)
+    def is_unlikely(name: str) -> tuple[bool, bool, bool]:
+        """A key for sorting: columns with one value, or an unknown direction, come last.
+
+        Of the others those of an evaluation come first: a training loss is rarely compared.
+        """
+        words = {*re.split("[^a-z]+", name.lower())}
+        return len(values[name]) < 2, not usual_direction(name), words.isdisjoint(_EVALUATED)
 
     columns = sorted((name for name in values if name != "seed"), key=is_unlikely)
     line = [*dict.fromkeys(arguments.values())]

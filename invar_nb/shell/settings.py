@@ -557,7 +557,7 @@ Required = Literal["equivalent", "not-worse", "not-beyond", "parts", "slices", "
 TierName = Literal["conservative", "balanced", "aggressive"]
 _statistics = panel("Statistics", "data")
 _policy = panel("Policy", "data looks")
-RequireOption = _policy(
+RequireOption = panel("Policy", "data looks runs")(
     Required | None,
     "What exit 0 requires: equivalent; not-worse; not-beyond (no loss "
     "beyond the margin is shown); parts, slices or all (each of them is shown not to be "
