@@ -129,9 +129,7 @@ def check_metric_names(
     parts = dict.fromkeys(part for _, part in measured)
     for name in margins:
         if name not in titles and name not in parts:
-            as_choice(
-                name, metrics, where="study", name="a margin's metric", error=UsageError
-            )
+            as_choice(name, metrics, where="study", name="a margin's metric", error=UsageError)
     _check_margin_of_score(measured, margins)
 
 
