@@ -1800,7 +1800,7 @@ def test_other_names_stay_what_they_are_and_the_answer_says_how_to_give_a_margin
     done = compare(pair(*arms))
     assert done.claim == "regressed" and "points" not in done.headline
     assert (
-        f"No margin applies to {score}: say --margin (margin= in Python) in its unit."
+        f"No margin applies to {score}: say --margin NUMBER (margin= in Python) in its unit."
         in " ".join(done.summary().split())
     )
     followed = compare(pair(*arms), margin=0.02)

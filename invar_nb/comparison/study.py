@@ -1091,8 +1091,10 @@ def compare(  # noqa: PLR0913 (a parameter for each rule that is typed often)
     """Compare two arms; returns a `Study`. Raises ContractError, PairingError, UsageError.
 
     margin=0.02 or {"perplexity": 0.02}: changes below it do not matter; without it each
-    metric has its own (2 % of perplexity, 2 points of accuracy). metrics=["accuracy"]: names,
-    or a `Metric` of your own. by=["language"]: columns to slice by.
+    metric has its own (2 % of perplexity, 2 points of accuracy). A key may be a metric, a
+    score's name, a task or a text; of runs over seeds 0.02 is 2 % of the baseline's mean.
+    metrics=["accuracy"]: names, or a `Metric` of your own.
+    by=["language"]: columns to slice by.
     units="auto": documents where there are ten effective ones, else "serial" (windows in
     text order, whose neighbours may be correlated); of answers clusters, else items.
     method="bca" or "percentile": a bootstrap, exact or with replicates=2000, seed=1.

@@ -671,11 +671,11 @@ class Asked(Agreed):
     margin: _statistics(
         _many,
         "Smallest change that matters, as 2% or 0.02: per cent of perplexity, points "
-        "of accuracy and other shares, else the metric's own unit; of runs over seeds always "
-        "per cent of the baseline's mean. A change is equivalent if "
+        "of accuracy and other shares, else the metric's own unit; of runs over seeds 2% is "
+        "of the baseline's mean and 0.02 in the metric's unit. A change is equivalent if "
         "its whole interval lies inside. For kl_divergence and top1_changed: the most that "
-        "is allowed. Repeatable. Default: 2%; none for those two and for scores that are not "
-        "shares.",
+        "is allowed. METRIC may be the name of a score, of a task or of a text. Repeatable. "
+        "Default: 2%; none for those two and for scores that are not shares.",
         metavar="[METRIC=]V",
         reads="data looks runs",
     ) = None
