@@ -1032,7 +1032,7 @@ class ModelOptions(TypedDict, total=False):
 class CompareOptions(MoreRules, ModelOptions, total=False):
     "Options of `compare` that are not in its signature, for type checkers."
 
-    cluster: Sequence[object] | str  # of arrays what each item belongs to; a table's column
+    cluster: object  # of arrays to what each item belongs, shape (n,); of tables a column
     id: str  # column of a table that names the items
     repeats: str  # of an id in a table: refuse, mean, unequal
     same_unit: bool  # scores are in one unit, however far apart
