@@ -2139,7 +2139,7 @@ def test_losses_that_look_like_scores_are_warned_of(high, tokens, is_warned):
     assert text.count("These look like scores") == is_warned
 
 
-# --- what Python users wrote, and was refused with a wrong cure -----------------------------------------------------------------------------
+# --- what Python users wrote, and was refused with a wrong cure -----------------
 def table_of_scores(n=60, seed=5):
     "Two DataFrames of f1: three items of a document, and two topics."
     rng = np.random.default_rng(seed)
