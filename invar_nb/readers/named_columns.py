@@ -20,7 +20,7 @@ from typing import NoReturn
 import numpy as np
 
 from ..arms.arm import Scores, is_frame, listed
-from ..arms.window_losses import WindowLosses, as_means
+from ..arms.window_losses import LOSS_NAMES, WindowLosses, as_means
 from ..arms.windows import SPLITS
 from ..files.answers import ELSEWHERE, one_temperature
 from invar_nb.files.tables import (
@@ -61,7 +61,7 @@ USUAL = {  # role -> names by which a column is taken for it
         "task_id",
         "problem_id",
     ),
-    "loss": ("loss", "log_loss", "nll", "cross_entropy"),
+    "loss": LOSS_NAMES,
     "tokens": ("tokens", "n_tokens", "num_tokens", "token_count"),
     "n_bytes": ("n_bytes", "bytes", "num_bytes", "byte_count"),
     "score": (
@@ -564,17 +564,37 @@ def _cells_in_frame(column: object) -> list:  # of pandas or polars
     ]
 
 
+def _index_columns(
+    frame: object,  # of pandas or polars
+    names: Collection[str],  # of its columns, in lower case
+) -> dict[str, list]:
+    """The index of a DataFrame as columns: under its name, and as 'id' where it has the ids.
+
+    So it is if its name is usual for ids, if it has another name and no column has ids, or if
+    nothing else could name the rows.
+    """
+    index = getattr(frame, "index", range(len(frame)))
+    index_name = getattr(index, "name", None)
+    has_ids = bool({*USUAL["id"]} & {*names})
+    if not isinstance(index_name, str) or index_name.lower() in names:
+        names_rows = not has_ids and not {*DOCUMENTS} & {*names}
+        return {"id": list(index)} if names_rows else {}
+    columns = {index_name: list(index)}
+    usual = index_name.strip().lower()
+    may_name_rows = usual in USUAL["id"] or usual not in DOCUMENTS and not has_ids
+    if may_name_rows and "id" not in names:
+        columns["id"] = list(index)
+    return columns
+
+
 def table_of_frame(frame: object) -> Table:  # of pandas or polars
-    "The rows of a DataFrame as a table, its index as a column where no column has ids."
+    "The rows of a DataFrame as a table, with its index as a column where it has ids."
     where = "read_plain: DataFrame"
     names = check_names(frame.columns, where)
     held: dict[str, Sequence] = {}
     for name in names:
         held[name] = _cells_in_frame(frame[name])
-    usual_ids = {*USUAL["id"], *DOCUMENTS}
-    index = getattr(frame, "index", range(len(frame)))
-    if not any(name.strip().lower() in usual_ids for name in names):
-        held["id"] = list(index)
+    held |= _index_columns(frame, {name.strip().lower() for name in names})
     return Table(path="DataFrame", held=held, rows=np.arange(1, len(frame) + 1), where=where)
 
 

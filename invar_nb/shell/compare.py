@@ -43,7 +43,7 @@ from invar_nb.shell.file_arms import (
 )
 from .jobs import find_metrics, find_rules
 from .options import settings_of, usage
-from .settings import Columns, Comparing, Job, Measured, Output
+from .settings import Asked, Columns, Comparing, Job, Measured, Output
 from .terminal import say
 
 # %% ../../nbs/shell/26_compare.ipynb #c019
@@ -170,6 +170,10 @@ def compare_models(
     questions: str | Path | None = None,  # file of questions with candidate answers
     task: str | list | None = None,  # of folders with several; None: all
     same_unit: bool = False,  # scores in files are in one unit, however far apart
+    cluster: str | None = None,  # of a table: the column that says what examples belong to
+    id: str | None = None,  # of a table: the column that names the examples
+    repeats: str = "refuse",  # of an id in a table; "mean" averages its rows
+    better: str | None = None,  # of scores in files: "higher" or "lower"
     by: list[str] | None = None,  # token classes to keep sums for: frequency, context
     rules: Rules = Rules(),
     **scoring: Unpack[ModelOptions],  # of SCORING, as for `--max-length`, ...
@@ -185,11 +189,16 @@ def compare_models(
         candidates = _listed(candidates)
     job = Job(
         output=Output(quiet=True),
+        asked=Asked(by=_columns_in(rules), better=better and _listed(better)),
         scoring=Comparing(
             text=typed_texts(text), questions=questions and str(questions), by=by, **scoring
         ),
         columns=Columns(
-            task=task and _listed(task), same_unit=same_unit, intersect=rules.intersect
+            task=task and _listed(task),
+            same_unit=same_unit,
+            intersect=rules.intersect,
+            column=_typed_columns(cluster=cluster, id=id),
+            repeats=repeats,
         ),
     )
     with tempfile.TemporaryDirectory() as folder:
@@ -210,6 +219,19 @@ def typed_texts(text: str | Path | list | Mapping | None) -> list[str] | None:
     for name, files in text.items():
         typed += [f"{name}={file}" for file in _listed(files)]
     return typed
+
+
+def _columns_in(rules: Rules) -> list[str] | None:
+    "The columns to slice by that must be read; the position of windows is computed."
+    return [name for name in rules.by or () if name != "position"] or None
+
+
+def _typed_columns(**roles: str | None) -> list[str] | None:
+    """Columns given in Python in the form that --column takes; None where there are none.
+
+    cluster="document" -> ["cluster=document"].
+    """
+    return [f"{role}={name}" for role, name in roles.items() if name] or None
 
 
 def _listed(files: object) -> list[str]:
