@@ -1,5 +1,6 @@
 "Every command on the page 'I have ... files' is run as it stands there, on files of the kind that its row names."
 
+import itertools
 import json
 import re
 import shlex
@@ -343,3 +344,108 @@ def test_every_format_has_a_row(evidence):
     }
     by_hand = {"losses"}  # made by `score`
     assert found | by_hand <= {reader.name for reader in READ} and found
+
+
+# --- folders that hold one file of results, and reports of ours ---------------------------------
+def helm_rows(arm, splits=("test",), trials=1):
+    "Rows of HELM: of each instance the original and a perturbed copy with the opposite score."
+    rows = []
+    for trial, i in itertools.product(range(trials), range(40)):
+        is_right = float((i * 7 + arm + trial) % 3 > 0)
+        name = {"name": "exact_match", "split": splits[i % len(splits)]}
+        instance = {"instance_id": f"id{i}", "train_trial_index": trial}
+        rows.append({**instance, "stats": [{"name": name, "mean": is_right}]})
+        kind = {"name": "typos", "robustness": True}
+        stats = [{"name": {**name, "perturbation": kind}, "mean": 1 - is_right}]
+        rows.append({**instance, "perturbation": kind, "stats": stats})
+        other = {"name": {**name, "name": "toxicity"}, "mean": 0.5}
+        rows.append({**instance, "stats": [other]})  # of another class of metrics
+    return rows
+
+
+@pytest.fixture
+def answered(tmp_path, monkeypatch, capsys):
+    "(exit code, all that was printed in one line) of a command in an empty folder."
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words):
+        code = main([*map(str, words)])
+        printed = capsys.readouterr()
+        return code, " ".join((printed.out + printed.err).split())
+
+    return run
+
+
+def write_helm(**options):
+    for arm, name in enumerate(("base", "tuned")):
+        Path(name).mkdir()
+        rows = helm_rows(arm, **options)
+        Path(name, "per_instance_stats.json").write_text(json.dumps(rows))
+        Path(name, "stats.json").write_text(json.dumps([{"name": {"name": "x"}, "mean": 1}]))
+        state = {"adapter_spec": {}, "request_states": []}
+        Path(name, "scenario_state.json").write_text(json.dumps(state))
+
+
+def test_perturbed_instances_of_helm_are_left_out_and_counted(answered):
+    write_helm()
+    code, text = answered("compare", "base", "tuned", "--json")
+    assert code == 0
+    assert "40 rows of perturbed instances left out, as in the main scores of HELM." in text
+    originals = {
+        row["instance_id"]: row["stats"][0]["mean"]
+        for row in helm_rows(0)
+        if "perturbation" not in row and row["stats"][0]["name"]["name"] == "exact_match"
+    }
+    arm = json.loads(Path("invar-nb-report", "baseline.json").read_text())
+    assert dict(zip(arm["ids"], arm["values"], strict=True)) == originals
+
+
+def test_trials_of_helm_are_refused_or_averaged(answered):
+    write_helm(trials=3)
+    code, text = answered("compare", "base", "tuned")
+    assert code == 3 and "'id0' again" in text and "--set repeats=mean" in text
+    code, text = answered("compare", "base", "tuned", "--set", "repeats=mean")
+    assert code == 0 and "120 rows of perturbed" in text and "over 40 examples" in text
+
+
+def test_splits_of_helm_are_parts_of_which_one_can_be_chosen(answered):
+    write_helm(splits=("valid", "test"))
+    code, text = answered("compare", "base", "tuned")
+    assert code == 0 and "valid" in text and "2 parts, " in text, text
+    code, text = answered("compare", "base", "tuned", "--task", "test", "--out", "one")
+    assert code == 0 and "over 20 examples" in text and "valid" not in text, text
+    code, text = answered("compare", "base", "tuned", "--task", "dev", "--out", "none")
+    assert code == 2 and "a split must be one of valid, test" in text, text
+
+
+def test_a_folder_with_several_files_of_results_asks_for_one(answered):
+    write_helm()
+    shutil.copy("base/per_instance_stats.json", "base/second.json")
+    code, text = answered("compare", "base", "tuned")
+    assert code == 2 and "Name one file of it, such as base/" in text, text
+
+
+def test_a_checkpoint_of_the_trainer_is_named(answered):
+    Path("run").mkdir()
+    state = {"global_step": 1, "log_history": [{"step": 1, "loss": 2.0}]}
+    Path("run", "trainer_state.json").write_text(json.dumps(state))
+    code, text = answered("compare", "run", "run")
+    assert code == 3 and "as the Trainer writes it" in text, text
+
+
+def test_a_report_is_no_evidence_but_what_it_was_made_from_is(answered):
+    for arm, name in enumerate(("a.csv", "b.csv")):
+        rows = [f"{i},{(i * 7 + arm) % 10 / 10}" for i in range(30)]
+        Path(name).write_text("id,f1\n" + "\n".join(rows) + "\n")
+    assert answered("compare", "a.csv", "b.csv")[0] in (0, 1)
+    for given in ("invar-nb-report", "invar-nb-report/report.json"):
+        code, text = answered("compare", given, "b.csv", "--out", "no")
+        assert code == 2 and "a report of invar-nb on 'a.csv', 'b.csv'" in text, text
+    write_rows = [{"seed": i, "loss": 2 + i / 10} for i in range(6)]
+    Path("runs.csv").write_text(
+        "seed,loss\n" + "".join(f"{row['seed']},{row['loss']}\n" for row in write_rows)
+    )
+    assert answered("evaluate", "runs.csv", "--out", "runs")[0] == 0
+    code, text = answered("evaluate", "runs")
+    assert code == 2 and "Give the evidence in it: runs/baseline.jsonl." in text, text
+    assert answered("evaluate", "runs/baseline.jsonl")[0] == 0

@@ -31,6 +31,7 @@ from invar_nb.files.tables import (
     read_table,
     rows_of_arm,
     suffix_of,
+    with_fields,
 )
 from invar_nb.foundations.refuse import (
     PairingError,
@@ -578,21 +579,34 @@ def table_of_frame(frame: object) -> Table:  # of pandas or polars
     return Table(path="DataFrame", held=held, rows=np.arange(1, len(frame) + 1), where=where)
 
 
+def _table_in_memory(
+    source: object,  # a DataFrame, or a table
+    fields: Mapping[str, str | tuple[str, ...]],  # column -> path in a row, of a table
+    rows: tuple[str, str] | None,  # column, word: only the rows that have it there
+) -> Table:
+    "The table that was given, or that of a DataFrame, with the fields and rows that are read."
+    if isinstance(source, Table):
+        if rows:
+            fields = {rows[0]: rows[0], **fields}
+        table = with_fields(source, Wanted(fields=fields).columns())
+    else:
+        table = table_of_frame(source)
+    return rows_of_arm(table, *rows) if rows else table
+
+
 def read_columns(
-    path: object,  # a file, or a DataFrame
+    path: object,  # a file, a DataFrame, or a table that was read with all its columns
     roles: Roles,
     rows: tuple[str, str] | None = None,  # column, word: only the rows that have it there
 ) -> PlainColumns:
-    "Read from a file, or from a DataFrame, the columns that have a role."
-    if is_frame(path):
-        table = table_of_frame(path)
-        if rows:
-            table = rows_of_arm(table, *rows)
+    "Read from a file, from a DataFrame, or from a table the columns that have a role."
+    fields = {name: name for name in _columns_of_user(roles)} | {**roles.fields}
+    if isinstance(path, Table) or is_frame(path):
+        table = _table_in_memory(path, fields, rows)
         choice = _Choice(roles=roles, where=table.where)
         choice.keep(table.names)
     else:
         choice = _Choice(roles=roles, where=f"read_plain: {path}")
-        fields = {name: name for name in _columns_of_user(roles)} | {**roles.fields}
         table = read_table(
             path,
             rows=rows,
@@ -1013,8 +1027,15 @@ def _check_unused(plain: PlainColumns, sums: bool, repeats: str, where: str) -> 
         _refuse_unused("bytes", "scores", where)
 
 
+def _name_of(source: object) -> str:
+    "What an error calls a file, a DataFrame or a table."
+    if isinstance(source, Table):
+        return source.path
+    return "DataFrame" if is_frame(source) else str(source)
+
+
 def read_plain(
-    path: object,  # .csv, .tsv, .jsonl, .json or .parquet; or a DataFrame
+    path: object,  # .csv, .tsv, .jsonl, .json or .parquet; or a DataFrame, or a Table
     *,
     better: str | Sequence[str] | None = None,  # of a score: "higher", "lower", "f1=higher"
     repeats: str = "refuse",  # of an id; "mean" averages, "unequal" also other counts
@@ -1023,7 +1044,7 @@ def read_plain(
     **roles: object,  # of Roles: id, loss, tokens, n_bytes, score, cluster, ...
 ) -> WindowLosses | Scores:
     "Losses or scores from a table that says nothing about itself."
-    where = f"read_plain: {'DataFrame' if is_frame(path) else path}"
+    where = f"read_plain: {_name_of(path)}"
     as_choice(repeats, REPEATS, where=where, name="repeats", error=UsageError)
     plain = read_columns(path, Roles(**roles), rows)
     _check_unused(plain, sums, repeats, where)

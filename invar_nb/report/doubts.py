@@ -504,16 +504,7 @@ def other_scores(arm: Arm) -> Iterator[str]:
         )
         return
     source = arm.source
-    if source.get("unchecked"):
-        yield (
-            "Samples of lm-eval without their results file: how many rows there must be, the "
-            "version and hash of the task, and the harness's own number were not checked."
-        )
-    if source.get("unhashed"):
-        yield (
-            "The results file of this release of lm-eval has no hashes of the samples: only "
-            "their mean and their number, where it has them, were checked against it."
-        )
+    yield from _notes_on_files(source)
     task = source.get("task")
     of_task = ""
     if task:
@@ -530,6 +521,23 @@ def other_scores(arm: Arm) -> Iterator[str]:
             f"The filter{of_task} is {source.get('filter')}; the files also have "
             f"{', '.join(map(str, filters))} (--set filter={filters[0]})."
         )
+
+
+def _notes_on_files(source: Mapping) -> Iterator[str]:
+    "What was not checked of the files of an arm, and which of their rows are left out."
+    if source.get("unchecked"):
+        yield (
+            "Samples of lm-eval without their results file: how many rows there must be, the "
+            "version and hash of the task, and the harness's own number were not checked."
+        )
+    if source.get("unhashed"):
+        yield (
+            "The results file of this release of lm-eval has no hashes of the samples: only "
+            "their mean and their number, where it has them, were checked against it."
+        )
+    if n_perturbed := source.get("perturbed_rows"):
+        rows = "1 row" if n_perturbed == 1 else f"{n_perturbed:,} rows"
+        yield f"{rows} of perturbed instances left out, as in the main scores of HELM."
 
 # %% ../../nbs/report/04_doubts.ipynb #bcut01
 def _tokens_at_cut_off(arm: Arm) -> int:
