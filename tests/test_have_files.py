@@ -415,7 +415,7 @@ def test_splits_of_helm_are_parts_of_which_one_can_be_chosen(answered):
     code, text = answered("compare", "base", "tuned", "--task", "test", "--out", "one")
     assert code == 0 and "over 20 examples" in text and "valid" not in text, text
     code, text = answered("compare", "base", "tuned", "--task", "dev", "--out", "none")
-    assert code == 2 and "a split must be one of valid, test" in text, text
+    assert code == 2 and "a split must be one of 'valid', 'test'" in text, text
 
 
 def test_a_folder_with_several_files_of_results_asks_for_one(answered):
@@ -449,3 +449,95 @@ def test_a_report_is_no_evidence_but_what_it_was_made_from_is(answered):
     code, text = answered("evaluate", "runs")
     assert code == 2 and "Give the evidence in it: runs/baseline.jsonl." in text, text
     assert answered("evaluate", "runs/baseline.jsonl")[0] == 0
+
+
+# --- documents of several rows, and columns without a role --------------------------------------
+def write_table(name, columns, rows):
+    lines = [",".join(columns), *(",".join(map(str, row)) for row in rows)]
+    Path(name).write_text("\n".join(lines) + "\n")
+
+
+def document_rows(arm, n=40):
+    "Rows of id, document, f1: five rows of each document."
+    return [(f"q{i:02}", f"d{i // 5}", (i * 7 + arm) % 10 / 10) for i in range(n)]
+
+
+def without_id(rows):
+    return [row[1:] for row in rows]
+
+
+COLUMNS = ("example_id", "document", "f1")
+SCORE = ("--score", "f1")
+
+
+def test_a_document_taken_as_the_id_is_named_with_what_to_type(answered):
+    for arm, name in enumerate(("a.csv", "b.csv")):
+        write_table(name, COLUMNS[1:], without_id(document_rows(arm)))
+        write_table(f"row-{name}", ("row", *COLUMNS[1:]), document_rows(arm))
+    code, text = answered("compare", "a.csv", "b.csv", *SCORE)
+    assert code == 3 and "got 'd0' again in column 'document'. Add a column" in text, text
+    assert "--column cluster=document" in text and "--set repeats=mean" in text, text
+    assert answered("compare", "a.csv", "b.csv", *SCORE, "--set", "repeats=mean")[0] in (0, 1)
+    code, text = answered("compare", "row-a.csv", "row-b.csv", *SCORE)
+    cure = "--column id=row and --column cluster=document"
+    assert code == 3 and f"Say {cure}." in text, text
+    words = cure.replace(" and", "").split()
+    code, text = answered("compare", "row-a.csv", "row-b.csv", *SCORE, *words)
+    assert code in (0, 1) and "over 8 clusters" in text, text
+
+
+def test_a_column_of_ids_that_one_file_lacks_is_named_with_both_files(answered):
+    write_table("a.csv", COLUMNS, document_rows(0))
+    write_table("b.csv", COLUMNS[1:], without_id(document_rows(1)))
+    write_table("c.csv", ("Example", *COLUMNS[1:]), document_rows(1))
+    code, text = answered("compare", "a.csv", "b.csv", *SCORE)
+    assert code == 3 and "got 'example_id' in a.csv and 'document' in b.csv" in text, text
+    assert "Write a column 'example_id' into b.csv." in text, text
+    code, text = answered("compare", "c.csv", "a.csv", *SCORE)
+    assert code == 3 and "Rename the column 'Example' of c.csv to 'example_id'." in text, text
+
+
+@pytest.mark.parametrize("column", ["document", "conversation_id", "user"])
+def test_scores_of_several_rows_a_document_say_how_documents_are_counted(answered, column):
+    for arm, name in enumerate(("a.csv", "b.csv")):
+        write_table(name, ("id", column, "f1"), document_rows(arm))
+    code, text = answered("compare", "a.csv", "b.csv")
+    cure = f"--column cluster={column}"
+    assert f"only 8 values of {column} occur: {cure} counts these" in text, text
+    assert code in (0, 1) and "over 40 examples" in text, text
+    for units in ("clusters", "documents"):
+        code, text = answered("compare", "a.csv", "b.csv", "--units", units)
+        assert code == 2 and f"Say {cure}, or leave units out" in text, text
+        code, text = answered(
+            *("compare", "a.csv", "b.csv", "--units", units, *cure.split(), "--out", units)
+        )
+        assert code in (0, 1) and "over 8 clusters" in text and "occur:" not in text, text
+
+
+def test_a_column_with_other_values_in_every_row_groups_nothing(answered):
+    for arm, name in enumerate(("a.csv", "b.csv")):
+        rows = [(name, name, f1) for name, _, f1 in document_rows(arm)]
+        write_table(name, ("id", "document", "f1"), rows)
+    code, text = answered("compare", "a.csv", "b.csv")
+    assert code in (0, 1) and "cluster=" not in text, text
+    assert (
+        "Say --column cluster=NAME of a table"
+        in (answered("compare", "a.csv", "b.csv", "--units", "clusters")[1])
+    )
+
+
+@pytest.mark.parametrize(
+    "typed, cure",
+    [
+        ("group=document", "cluster=document"),
+        ("cluster:document", "cluster=document"),
+        ("document", "cluster=document"),
+        ("loss", "loss=COLUMN"),
+        ("pred=x", "prediction=x"),
+        ("q=x", "ROLE=x"),
+    ],
+)
+def test_a_role_that_does_not_exist_is_answered_with_one_that_does(answered, typed, cure):
+    code, text = answered("compare", "a.csv", "b.csv", "--column", typed)
+    assert code == 2 and "ROLE=COLUMN with one of id, loss" in text, text
+    assert f"Write --column {cure}." in text, text

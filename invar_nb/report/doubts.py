@@ -538,6 +538,11 @@ def _notes_on_files(source: Mapping) -> Iterator[str]:
     if n_perturbed := source.get("perturbed_rows"):
         rows = "1 row" if n_perturbed == 1 else f"{n_perturbed:,} rows"
         yield f"{rows} of perturbed instances left out, as in the main scores of HELM."
+    for column, n_values in source.get("grouping", {}).items():
+        yield (
+            f"Examples count as independent, but only {n_values:,} values of {column} occur: "
+            f"--column cluster={column} counts these."
+        )
 
 # %% ../../nbs/report/04_doubts.ipynb #bcut01
 def _tokens_at_cut_off(arm: Arm) -> int:

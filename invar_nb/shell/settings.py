@@ -380,6 +380,33 @@ ROLES = {  # role that a column of a table may have -> its help line
 }
 
 
+_ROLES_OF_OTHERS = {  # what others call a role -> role
+    "group": "cluster",
+    "groups": "cluster",
+    "document": "cluster",
+    "documents": "cluster",
+    "doc": "cluster",
+    "clusters": "cluster",
+    "metric": "score",
+    "nll": "loss",
+    "answer": "prediction",
+    "target": "label",
+    "gold": "label",
+    "model": "arm",
+}
+
+
+def _cure_of_role(text: str) -> str:
+    "What to write in place of a text that gives no column a role."
+    from invar_nb.foundations.refuse import nearest  # only where something is refused
+
+    role, _, name = re.sub(r"\s*[:=]\s*", "=", text, count=1).partition("=")
+    likely = _ROLES_OF_OTHERS.get(role.strip().lower()) or nearest(role, ROLES)
+    if not name and role not in ROLES:
+        name = role  # the column alone was typed
+    return f"Write --column {likely or 'ROLE'}={name or 'COLUMN'}"
+
+
 def roles_of(texts: Iterable[str] | None) -> dict[str, str]:
     """Role -> column, from texts such as "loss=nll"; UsageError."""
     roles: dict[str, str] = {}
@@ -387,9 +414,9 @@ def roles_of(texts: Iterable[str] | None) -> dict[str, str]:
         role, _, name = text.partition("=")
         if role not in ROLES or not name:
             usage(
-                f"--column must be ROLE=NAME with one of {', '.join(ROLES)}",
+                f"--column must be ROLE=COLUMN with one of {', '.join(ROLES)}",
                 repr(text),
-                "Write --column loss=nll",
+                _cure_of_role(text),
             )
         if role in roles:
             usage("--column must give each role once", f"{role} twice", "Leave one out")
