@@ -5,6 +5,7 @@ import json
 import re
 import shlex
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -541,3 +542,64 @@ def test_a_role_that_does_not_exist_is_answered_with_one_that_does(answered, typ
     code, text = answered("compare", "a.csv", "b.csv", "--column", typed)
     assert code == 2 and "ROLE=COLUMN with one of id, loss" in text, text
     assert f"Write --column {cure}." in text, text
+
+
+# --- two models in one file ---------------------------------------------------------------------
+def test_two_models_side_by_side_are_split_by_the_commands_of_the_refusal(answered):
+    rows = [(i, i * 7 % 10 / 10, i * 3 % 10 / 10) for i in range(30)]
+    write_table("wide.csv", ("id", "f1_base", "f1_tuned"), rows)
+    for words in (
+        ("wide.csv",),
+        ("wide.csv", "wide.csv"),
+        ("wide.csv", "wide.csv", "--score", "f1_base,f1_tuned"),
+    ):
+        code, text = answered("compare", *words)
+        assert code in (2, 3) and "'f1_base' and 'f1_tuned' are of two models" in text, text
+    *edits, command = re.search(r"make two files: (.*)\.", text)[1].split("; ")
+    for edit in edits:
+        subprocess.run(edit, shell=True, check=True)
+    assert shlex.split(command)[:2] == ["invar-nb", "compare"]
+    code, text = answered(*shlex.split(command)[1:])
+    assert code in (0, 1) and "over 30 examples" in text, text
+
+
+def test_scores_typed_with_a_comma_or_in_capitals_are_named(answered):
+    for arm, name in enumerate(("a.csv", "b.csv")):
+        rows = [(i, (i * 7 + arm) % 10 / 10, 1 + i % 3) for i in range(30)]
+        write_table(name, ("id", "f1", "latency"), rows)
+    code, text = answered("compare", "a.csv", "b.csv", "--score", "f1,latency")
+    assert code == 2 and "Give each by itself: --score f1 --score latency." in text, text
+    words = ("--score", "f1", "--score", "latency")
+    assert answered("compare", "a.csv", "b.csv", *words)[0] in (0, 1)
+    code, text = answered("compare", "a.csv", "b.csv", "--score", "F1")
+    assert code == 3 and text.endswith("Did you mean 'f1'?"), text
+
+
+def test_models_in_one_file_of_a_tool_are_found(answered):
+    (content,) = next(r for r in READERS if r.name == "promptfoo").example.files(0).values()
+    both = json.loads(content)
+    rows = both["results"]["results"]
+    rows += [{**row, "provider": {"id": "n"}, "score": 1.0} for row in rows]
+    Path("both.json").write_text(json.dumps(both))
+    command = ["compare", "both.json", "--column", "arm=provider.id=m,n"]
+    for words in (["both.json"], ["both.json", "both.json"], [*command[1:2], *command[1:]]):
+        code, text = answered("compare", *words)
+        assert code == 2 and f"invar-nb {shlex.join(command)}" in text, text
+    assert answered(*command)[0] in (0, 1)
+
+
+def test_runs_of_a_tracker_and_long_tables_name_the_whole_command(answered):
+    rows = [(("adamw", "muon")[i % 2], i // 2, 2 + i % 4 / 10) for i in range(24)]
+    write_table("wandb.csv", ("config.optimizer", "config.seed", "val/loss"), rows)
+    write_table("long.csv", ("model", "id", "f1"), rows)
+    command = ["compare", "wandb.csv", "--column", "arm=config.optimizer=adamw,muon"]
+    code, text = answered("compare", "wandb.csv")
+    assert code == 2 and f"invar-nb {shlex.join(command)}, the baseline first" in text, text
+    assert answered(*command, "--metric", "val/loss")[0] in (0, 1)
+    command = ["compare", "long.csv", "--column", "arm=model=adamw,muon"]
+    for words in (["long.csv"], ["long.csv", "long.csv"]):
+        code, text = answered("compare", *words, "--out", "r")
+        assert code == 2 and f"invar-nb {shlex.join(command)}, the baseline first" in text, (
+            text
+        )
+    assert answered(*command, "--out", "long")[0] in (0, 1)

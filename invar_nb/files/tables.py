@@ -899,7 +899,9 @@ def _refuse_unknown(
     cure = "Add it, or name one that is there"
     likely = _likely_column(name, columns, usual)
     if likely:
-        cure = f"Did you mean {likely!r}? Else rename the column to {name!r}"
+        cure = f"Did you mean {likely!r}?"
+        if likely.strip().lower() != name.strip().lower():
+            cure += f" Else rename the column to {name!r}"
     refuse(where, f"there must be a column {name!r}", f"columns {listed(columns)}", cure)
 
 

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['SEEDS', 'LOSSES', 'ANSWERS', 'RUNS', 'NAMED', 'READERS', 'first_names', 'is_losses', 'is_answers', 'is_runs',
-           'refuse_runs', 'named_only', 'describe_kinds', 'find_arms', 'evidence_at', 'find_source', 'read_together',
-           'read_arms']
+           'refuse_runs', 'named_only', 'describe_kinds', 'cure_of_one_table', 'find_arms', 'evidence_at',
+           'find_source', 'read_together', 'read_arms']
 
 # %% ../../nbs/readers/20_recognise.ipynb #c008
 import codecs
@@ -13,6 +13,7 @@ import contextlib
 import csv
 import os
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -35,7 +36,7 @@ from invar_nb.foundations.refuse import (
 )
 from ..foundations.store import as_file, as_path, open_file
 from .every_eval import EVERY_EVAL
-from .forms import FORMS, trainer_states
+from .forms import FORMS, arms_of_form, trainer_states
 from .inspect_logs import INSPECT
 from invar_nb.readers.llama_cpp import (
     LOGITS,
@@ -48,6 +49,7 @@ from invar_nb.readers.named_columns import (
     ARRAYS,
     TABLE,
     USUAL,
+    cure_side_by_side,
     text_id,
 )
 from .reader import Example, Reader, Reading, json_lines
@@ -300,17 +302,33 @@ def _words_of_arms(cells: Sequence, keys: Sequence, are_runs: bool) -> list[str]
     return words if _have_same_items(texts, keys) else []
 
 
+def cure_of_one_table(path: str) -> str:
+    "What to do with one table of two models, as rows or as columns; '' where it holds none."
+    arms = find_arms(path)
+    if arms:
+        command = shlex.join(["invar-nb", "compare", path, "--column", f"arm={arms}"])
+        return f"{path} has several arms: {command}, the baseline first"
+    try:
+        return cure_side_by_side(path, read_table(as_path(path)).names)
+    except (ContractError, OSError):
+        return ""
+
+
 def find_arms(path: str | os.PathLike) -> str | None:
     "'COLUMN=WORD,WORD' for a table that seems to hold several arms; None if it does not."
     try:
-        table = read_table(as_path(path))
+        path = as_path(path)
+        arms = arms_of_form(path, first_names(path))
+        if arms is not None:
+            return arms
+        table = read_table(path)
     except (ContractError, OSError):
         return None
-    key_names = (*USUAL["id"], "seed")
+    key_names = (*USUAL["id"], *SEEDS)
     key = next((name for name in table.names if name.strip().lower() in key_names), None)
     if key is None:
         return None
-    are_runs = key.strip().lower() == "seed"
+    are_runs = key.strip().lower() in SEEDS
     for name in table.names:
         if name == key:
             continue
@@ -669,6 +687,22 @@ def _read_pairs(
     return arms | {(name, ""): matched.candidate for name, matched in pairs.items()}
 
 
+def _refuse_one_file(paths: Mapping[str, str | os.PathLike]) -> None:
+    "Refuse one table of several arms that was given as baseline and as candidate."
+    base, *others = map(str, paths.values())
+    if not others or {*others} != {base}:
+        return
+    cure = cure_of_one_table(base)
+    if cure:
+        refuse(
+            "read_together",
+            "a table of several arms must be named once",
+            f"{base} as {' and '.join(paths)}",
+            cure,
+            error=UsageError,
+        )
+
+
 def _read_each(
     paths: Mapping[str, str | os.PathLike], reader: Reader, reading: Reading
 ) -> dict[str, dict[str, Arm]]:
@@ -683,6 +717,8 @@ def _read_each(
             with of_part(name):
                 arms[name] = _read_one(name, as_path(path), reader, reading)
         except ContractError as error:
+            if error.code == "repeated":
+                _refuse_one_file(paths)
             if error.code == "repeated" and reader.check_together:
                 reader.check_together(paths, reading, ())  # raises the better error, if any
             raise

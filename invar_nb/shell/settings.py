@@ -10,6 +10,7 @@ __all__ = ['StudyOption', 'SetOption', 'TOKEN_CLASSES', 'NOT_PER_BYTE', 'QUESTIO
 
 # %% ../../nbs/shell/04_settings.ipynb #456e8d92
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -557,6 +558,11 @@ def arms_in(columns: Columns) -> dict[str, tuple[str, str]]:
     return {"baseline": (column, baseline)} | {name: (column, name) for name in candidates}
 
 
+def _command_of_one(file: str, arm: str | None) -> str:
+    "The command that compares the arms of one file."
+    return shlex.join(["invar-nb", "compare", file, "--column", f"arm={arm}"])
+
+
 def candidates_in(
     columns: Columns,
     file: str,  # with all arms
@@ -568,7 +574,7 @@ def candidates_in(
         usage(
             "an arm is a part of one file",
             " and ".join([file, *others]),
-            "Name that file alone, or leave arm= out",
+            f"Name that file alone, {_command_of_one(file, columns.arm)}, or leave arm= out",
         )
     distinct = {*arms.values()}
     if len(distinct) < max(len(arms), 2):
