@@ -1,5 +1,6 @@
 "Every command on the page 'I have ... files' is run as it stands there, on files of the kind that its row names."
 
+import gzip
 import itertools
 import json
 import re
@@ -603,3 +604,45 @@ def test_runs_of_a_tracker_and_long_tables_name_the_whole_command(answered):
             text
         )
     assert answered(*command, "--out", "long")[0] in (0, 1)
+
+
+# --- what programs write into tables ------------------------------------------------------------
+def test_the_index_of_pandas_is_the_id_only_where_nothing_else_is(answered):
+    for arm, name in enumerate(("a.csv", "b.csv")):
+        rows = [(i, (i * 7 + arm) % 10 / 10) for i in range(30)]
+        write_table(name, ("", "f1"), rows)
+        write_table(f"id-{name}", ("", "id", "f1"), [(*row[:1], *row) for row in rows])
+        write_table(f"document-{name}", ("", *COLUMNS[1:]), document_rows(arm))
+    code, text = answered("compare", "a.csv", "b.csv")
+    assert code in (0, 1) and "has no name and is the id by which rows are matched" in text, (
+        text
+    )
+    code, text = answered("compare", "id-a.csv", "id-b.csv", "--out", "id")
+    assert code in (0, 1) and "has no name and is not read" in text, text
+    code, text = answered("compare", "document-a.csv", "document-b.csv", "--out", "d")
+    assert (
+        code == 3 and "Say --column id='Unnamed: 0' and --column cluster=document" in text
+    ), text
+    words = ("--column", "id=Unnamed: 0", "--column", "cluster=document", "--out", "d")
+    code, text = answered("compare", "document-a.csv", "document-b.csv", *words)
+    assert code in (0, 1) and "over 8 clusters" in text, text
+
+
+@pytest.mark.parametrize("right, wrong", [("yes", "no"), ("Y", "N"), ("correct", "incorrect")])
+def test_words_for_right_and_wrong_are_scores(answered, right, wrong):
+    for arm, name in enumerate(("a.csv", "b.csv")):
+        rows = [(i, right if (i * 7 + arm) % 3 else wrong) for i in range(30)]
+        write_table(name, ("id", "exact_match"), rows)
+    code, text = answered("compare", "a.csv", "b.csv")
+    assert code in (0, 1) and "over 30 examples" in text, text
+    Path("b.csv").write_text(Path("b.csv").read_text().replace(right, "maybe"))
+    code, text = answered("compare", "a.csv", "b.csv")
+    assert code == 3 and "For right and wrong write 1 and 0." in text, text
+
+
+def test_a_table_packed_by_gzip_is_read_whatever_its_name(answered):
+    for arm, name in enumerate(("a.csv", "b.csv")):
+        write_table(name, ("id", "f1"), [(i, (i * 7 + arm) % 10 / 10) for i in range(30)])
+    Path("packed.csv").write_bytes(gzip.compress(Path("a.csv").read_bytes()))
+    code, text = answered("compare", "packed.csv", "a.csv")
+    assert code == 0 and text.startswith("Identical: f1"), text

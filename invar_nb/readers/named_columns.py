@@ -25,6 +25,7 @@ from ..arms.window_losses import WindowLosses, as_means
 from ..arms.windows import SPLITS
 from ..files.answers import ELSEWHERE, one_temperature
 from invar_nb.files.tables import (
+    UNNAMED,
     Table,
     Wanted,
     check_names,
@@ -350,6 +351,8 @@ def _choose_documents(chosen: dict[str, str], columns: Sequence[str]) -> None:
     document = next((name for name in columns if name.strip().lower() in DOCUMENTS), None)
     if document is not None:
         chosen.setdefault("id", document)  # if it repeats, its rows are numbered later
+    elif UNNAMED in columns and not {"cluster", "id"} & chosen.keys():
+        chosen["id"] = UNNAMED
     if "loss" not in chosen:
         return
     if document is not None and chosen["id"] != document:
@@ -802,7 +805,7 @@ def _likely_ids(plain: PlainColumns) -> list[str]:
     The file is read once more, as those columns were not kept.
     """
     try:
-        table = read_table(plain.table.path)
+        table = read_table(plain.table.path, wanted=Wanted(keep=tuple))
     except (ContractError, OSError):  # a DataFrame, or rows inside of a file of JSON
         table = plain.table
     is_read = np.isin(table.rows, plain.table.rows)
@@ -1210,6 +1213,8 @@ def _source_of(plain: PlainColumns, is_asked: bool) -> dict:
     source = {"format": "plain table", "digest": plain.table.digest, "columns": columns}
     if "score" not in plain.names:
         return source
+    if UNNAMED in (plain.names.get("id"), *plain.unused):
+        source["index"] = "id" if plain.names.get("id") == UNNAMED else "not read"
     if plain.grouping:
         source["grouping"] = {**plain.grouping}
     return source | {

@@ -538,6 +538,9 @@ def _notes_on_files(source: Mapping) -> Iterator[str]:
     if n_perturbed := source.get("perturbed_rows"):
         rows = "1 row" if n_perturbed == 1 else f"{n_perturbed:,} rows"
         yield f"{rows} of perturbed instances left out, as in the main scores of HELM."
+    if index := source.get("index"):
+        is_id = "is not read" if index == "not read" else "is the id by which rows are matched"
+        yield f"The first column of the table has no name and {is_id}."
     for column, n_values in source.get("grouping", {}).items():
         yield (
             f"Examples count as independent, but only {n_values:,} values of {column} occur: "
