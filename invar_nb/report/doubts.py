@@ -528,6 +528,7 @@ def _what_was_not_checked(arm: Arm) -> Iterator[str]:
             "The results file of this release of lm-eval has no hashes of the samples: only "
             "their mean and their number, where it has them, were checked against it."
         )
+    yield from _notes_on_rows(source)
 
 
 def _what_else_there_is(source: Mapping) -> Iterator[str]:
@@ -547,6 +548,21 @@ def _what_else_there_is(source: Mapping) -> Iterator[str]:
         yield (
             f"The filter{of_task} is {source.get('filter')}; the files also have "
             f"{', '.join(map(str, filters))} (--set filter={filters[0]})."
+        )
+
+
+def _notes_on_rows(source: Mapping) -> Iterator[str]:
+    "Which rows and columns of the files are left out, or count as independent."
+    if n_perturbed := source.get("perturbed_rows"):
+        rows = "1 row" if n_perturbed == 1 else f"{n_perturbed:,} rows"
+        yield f"{rows} of perturbed instances left out, as in the main scores of HELM."
+    if index := source.get("index"):
+        is_id = "is not read" if index == "not read" else "is the id by which rows are matched"
+        yield f"The first column of the table has no name and {is_id}."
+    for column, n_values in source.get("grouping", {}).items():
+        yield (
+            f"Examples count as independent, but only {n_values:,} values of {column} occur: "
+            f"--column cluster={column} counts these."
         )
 
 # %% ../../nbs/report/04_doubts.ipynb #bcut01

@@ -8,6 +8,7 @@ __all__ = ['TYPED_WORDS', 'OK', 'REGRESSED', 'USAGE', 'REFUSED', 'INCONCLUSIVE',
 # %% ../../nbs/shell/30_error_lines.ipynb #c000
 import itertools
 import re
+import shlex
 import sys
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -102,7 +103,7 @@ def _argument_as_option(match: re.Match) -> str:
         return "--intersect"  # an option without a value
     if value in ("True", "False"):
         value = value.lower()
-    return _option_of(name, value)
+    return _option_of(name, shlex.quote(value) if " " in value else value)
 
 
 def _subjects_as_options(text: str, names: str, verb: str) -> str:
