@@ -825,9 +825,10 @@ def _cure_of_text(text: str) -> str:
         return "Write a share, 0.75 for 75%"
     if _MISSING.fullmatch(text):
         return "Measure it again, or remove its row from every file that is compared"
+    cure = "Is it the right column?"
     if re.fullmatch(r"[^\W\d][\w-]*", text):
-        return "Is it the right column? For right and wrong write 1 and 0"
-    return "Is it the right column?"
+        cure += " For right and wrong write 1 and 0"
+    return cure
 
 
 def _cure_of_size(text: str) -> str:

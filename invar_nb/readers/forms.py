@@ -218,9 +218,6 @@ def reader_of(
     you_have: str,
     units: str,
     files: Callable,
-    *,
-    read: Callable | None = None,  # None: `read_form`
-    options: Sequence[str] = (),  # fields of `Reading` that `read` takes too
 ) -> Reader:
     "The reader for files of this form."
     base, tuned = (next(iter(files(arm))) for arm in (0, 1))
@@ -228,8 +225,8 @@ def reader_of(
         name=form.tool,
         known_by=known_by,
         recognise=partial(has_form, form=form),
-        read=read or partial(read_form, form=form),
-        options=("score", "cluster", "better", "repeats", "slices", "arm", *options),
+        read=partial(read_form, form=form),
+        options=("score", "cluster", "better", "repeats", "slices", "arm"),
         takes_scores=True,
         example=Example(
             you_have=you_have,
@@ -443,16 +440,11 @@ LIGHTEVAL = Form(
     names="metric",
 )
 
+_HELM_READER = reader_of(
+    HELM, "HELM per_instance_stats.json", "statistics of HELM", "instances", _helm_example
+)
 FORMS = (
-    reader_of(
-        HELM,
-        "HELM per_instance_stats.json",
-        "statistics of HELM",
-        "instances",
-        _helm_example,
-        read=read_helm,
-        options=("tasks",),
-    ),
+    replace(_HELM_READER, read=read_helm, options=(*_HELM_READER.options, "tasks")),
     reader_of(
         PROMPTFOO,
         "promptfoo results",

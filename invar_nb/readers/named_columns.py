@@ -1369,9 +1369,9 @@ def _refuse_other_ids(baseline: PlainColumns, candidate: PlainColumns) -> None:
     columns = [table.names.get("id") for table in (baseline, candidate)]
     if columns[0] == columns[1] or None in columns:
         return
-    lacking, other = baseline, columns[1]
-    if columns[0] not in GROUPS:
-        lacking, other = candidate, columns[0]
+    lacks_baseline = columns[0] in GROUPS
+    lacking = baseline if lacks_baseline else candidate
+    other = columns[1] if lacks_baseline else columns[0]
     path = lacking.table.path
     ids = _likely_ids(lacking)
     cure = f"Write a column {other!r} into {path}"
