@@ -373,7 +373,7 @@ def test_a_column_that_is_asked_for_slices_though_it_has_many_values(tmp_path, c
     assert sum("kind 66" in str(slice) for slice in slices) == 1
 
 
-# --- folders that hold one file of results, and reports of ours ---------------------------------
+# --- folders that hold one file of results, and reports of ours ---
 def helm_rows(arm, splits=("test",), trials=1):
     "Rows of HELM: of each instance the original and a perturbed copy with the opposite score."
     rows = []
@@ -478,7 +478,7 @@ def test_a_report_is_no_evidence_but_what_it_was_made_from_is(answered):
     assert answered("evaluate", "runs/baseline.jsonl")[0] == 0
 
 
-# --- documents of several rows, and columns without a role --------------------------------------
+# --- documents of several rows, and columns without a role ---
 def write_table(name, columns, rows):
     lines = [",".join(columns), *(",".join(map(str, row)) for row in rows)]
     Path(name).write_text("\n".join(lines) + "\n")
@@ -570,7 +570,7 @@ def test_a_role_that_does_not_exist_is_answered_with_one_that_does(answered, typ
     assert f"Write --column {cure}." in text, text
 
 
-# --- two models in one file ---------------------------------------------------------------------
+# --- two models in one file ---
 def test_two_models_side_by_side_are_split_by_the_commands_of_the_refusal(answered):
     rows = [(i, i * 7 % 10 / 10, i * 3 % 10 / 10) for i in range(30)]
     write_table("wide.csv", ("id", "f1_base", "f1_tuned"), rows)
@@ -631,7 +631,7 @@ def test_runs_of_a_tracker_and_long_tables_name_the_whole_command(answered):
     assert answered(*command, "--out", "long")[0] in (0, 1)
 
 
-# --- what programs write into tables ------------------------------------------------------------
+# --- what programs write into tables ---
 def test_the_index_of_pandas_is_the_id_only_where_nothing_else_is(answered):
     for arm, name in enumerate(("a.csv", "b.csv")):
         rows = [(i, (i * 7 + arm) % 10 / 10) for i in range(30)]

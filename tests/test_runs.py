@@ -1810,7 +1810,7 @@ def test_what_a_per_cent_of_runs_is_of_and_the_margin_of_a_loss_in_nats(tmp_path
     assert "per cent of the baseline's mean" not in str(logs)
 
 
-# --- what users with seeds met ------------------------------------------------------------------
+# --- what users with seeds met ---
 def state_of_trainer(folder, loss, steps=1000):
     folder.mkdir(parents=True)
     history = [{"step": steps, "loss": loss + 1}, {"step": steps, "eval_loss": loss}]

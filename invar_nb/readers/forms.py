@@ -341,7 +341,7 @@ def read_helm(
 
 
 def _with_perturbed(arm: Scores, n_perturbed: int, split: str) -> Scores:
-    "The arm, whose source says its split and how many perturbed rows of the file are not read."
+    "The arm, whose source says its split and how many perturbed rows are left out."
     source = {**arm.provenance["source"]}
     if n_perturbed:
         source["perturbed_rows"] = n_perturbed
