@@ -353,8 +353,14 @@ def _choose_documents(chosen: dict[str, str], columns: Sequence[str]) -> None:
         chosen.setdefault("id", document)  # if it repeats, its rows are numbered later
     elif UNNAMED in columns and not {"cluster", "id"} & chosen.keys():
         chosen["id"] = UNNAMED
-    if "loss" not in chosen:
-        return
+    if "loss" in chosen:
+        _choose_documents_of_losses(chosen, columns, document)
+
+
+def _choose_documents_of_losses(
+    chosen: dict[str, str], columns: Sequence[str], document: str | None
+) -> None:
+    "Choose the cluster of losses, and their id and split as far as columns say them."
     if document is not None and chosen["id"] != document:
         chosen.setdefault("cluster", document)
     if "cluster" in chosen:
@@ -609,12 +615,16 @@ class _Choice:
             self.names["temperature"] = "temperature"
         used = self.names.values()
         self.unused = tuple(name for name in columns if name not in used)
-        self.groups = None
-        if "score" in self.names and "cluster" not in self.names:
-            likely = (name for name in self.unused if name.strip().lower() in GROUPS)
-            self.groups = next(likely, None)
+        self.groups = self._likely_groups()
         kept = [self.in_file(name) for name in used]
         return kept if self.groups is None else [*kept, self.groups]
+
+    def _likely_groups(self) -> str | None:
+        "The unused column that seems to say what scores belong to; None where none does."
+        if "score" not in self.names or "cluster" in self.names:
+            return None
+        likely = [name for name in self.unused if name.strip().lower() in GROUPS]
+        return likely[0] if likely else None
 
 
 _NUMBERS = ("loss", "tokens", "n_bytes", "score", "samples")  # roles of columns of numbers
@@ -831,9 +841,7 @@ def _likely_ids(plain: PlainColumns) -> list[str]:
     is_read = np.isin(table.rows, plain.table.rows)
     names = []
     for name in table.names:
-        cells = [
-            cell for cell, is_kept in zip(table.column(name, missing=()), is_read) if is_kept
-        ]
+        cells = [cell for cell, is_kept in zip(cells, is_read, strict=True) if is_kept]
         if name in plain.unused and not usual_direction(name) and _may_be_ids(cells):
             names.append(name)
     return names
@@ -1380,7 +1388,8 @@ def _refuse_other_ids(baseline: PlainColumns, candidate: PlainColumns) -> None:
     refuse(
         "read_together",
         "both files must have the same column of ids",
-        f"{columns[0]!r} in {baseline.table.path} and {columns[1]!r} in {candidate.table.path}",
+        f"{columns[0]!r} in {baseline.table.path} and "
+        f"{columns[1]!r} in {candidate.table.path}",
         cure,
         error=PairingError,
     )

@@ -523,11 +523,15 @@ def evidence_at(path: Path, reading: Reading) -> Path:
     """
     if not path.is_dir() or _recognise(path, set(), reading) or _report_in(path):
         return path
-    readers = _readers_of_files(path, reading)
+    files = _files_to_prefer(_readers_of_files(path, reading))
+    return files[0] if len(files) == 1 else path
+
+
+def _files_to_prefer(readers: Mapping[Path, Reader]) -> list[Path]:
+    "Of the files of a folder those of tools that are read, else those of tools, else all."
     of_tools = [file for file, reader in readers.items() if not reader.is_guess]
     read = [file for file in of_tools if readers[file].read]
-    files = read or of_tools or [*readers]
-    return files[0] if len(files) == 1 else path
+    return read or of_tools or [*readers]
 
 
 _REPORT = "report.json"

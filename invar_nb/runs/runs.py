@@ -431,6 +431,19 @@ def _usual_seed(names: Sequence[str]) -> str:
     return next((name for name in SEEDS if name in names), "seed")
 
 
+def _metric_and_seed_names(
+    columns: Sequence[str],
+    column_of_arms: str | None,  # it says whose run a row is, and is no metric
+    seed: str | None,  # the column of the seeds, where the caller names it
+) -> list[str]:
+    "The columns of a table of runs that are read; an unknown column of seeds is refused."
+    names = [name for name in columns if name != column_of_arms]
+    if seed is None:
+        return names
+    _check_seed_column(seed, names)
+    return [name for name in names if name == seed or name != "seed"]
+
+
 def _runs_of_table(
     table: object,  # Table of the layer files: names, columns, places, path
     terminal: str | None,
@@ -438,10 +451,7 @@ def _runs_of_table(
     seed: str | None,
 ) -> tuple[ExperimentResult, ...]:
     "The rows of a table as runs; the column of the seeds is renamed to `seed`."
-    names = [name for name in table.names if rows is None or name != rows[0]]
-    if seed is not None:
-        _check_seed_column(seed, names)
-        names = [name for name in names if name == seed or name != "seed"]
+    names = _metric_and_seed_names(table.names, rows[0] if rows else None, seed)
     seed = seed or _usual_seed(names)
     renamed = ["seed" if name == seed else name for name in names]
     cells = zip(*(table.columns[name] for name in names), strict=True)
