@@ -431,6 +431,14 @@ def _usual_seed(names: Sequence[str]) -> str:
     return next((name for name in SEEDS if name in names), "seed")
 
 
+def _with_one_seed(names: list[str], seed: str | None) -> tuple[str, list[str]]:
+    "The column of the seeds, and the columns to read: another one called `seed` is left out."
+    if seed is None:
+        return _usual_seed(names), names
+    _check_seed_column(seed, names)
+    return seed, [name for name in names if name == seed or name != "seed"]
+
+
 def _runs_of_table(
     table: object,  # Table of the layer files: names, columns, places, path
     terminal: str | None,
@@ -439,10 +447,7 @@ def _runs_of_table(
 ) -> tuple[ExperimentResult, ...]:
     "The rows of a table as runs; the column of the seeds is renamed to `seed`."
     names = [name for name in table.names if rows is None or name != rows[0]]
-    if seed is not None:
-        _check_seed_column(seed, names)
-        names = [name for name in names if name == seed or name != "seed"]
-    seed = seed or _usual_seed(names)
+    seed, names = _with_one_seed(names, seed)
     renamed = ["seed" if name == seed else name for name in names]
     cells = zip(*(table.columns[name] for name in names), strict=True)
     return tuple(
