@@ -1,9 +1,12 @@
 "Every command on the page 'I have ... files' is run as it stands there, on files of the kind that its row names."
 
+import gzip
+import itertools
 import json
 import re
 import shlex
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -343,3 +346,328 @@ def test_every_format_has_a_row(evidence):
     }
     by_hand = {"losses"}  # made by `score`
     assert found | by_hand <= {reader.name for reader in READ} and found
+
+
+def test_a_column_that_is_asked_for_slices_though_it_has_many_values(tmp_path, capsys):
+    "The 67 kinds of BLiMP were refused, with no way to have them."
+    kinds = [f"kind {i}" for i in range(67)]
+    for name, wrong in (("a", 5), ("b", 3)):
+        rows = [
+            {"id": f"{kind}-{i}", "label": "good", "kind": kind}
+            | {"prediction": "bad" if (i + len(kind)) % wrong == 0 else "good"}
+            for kind in kinds
+            for i in range(4)
+        ]
+        (tmp_path / f"{name}.jsonl").write_text(
+            "".join(json.dumps(row) + "\n" for row in rows)
+        )
+    paths = [str(tmp_path / f"{name}.jsonl") for name in "ab"]
+    out = tmp_path / "r"
+    assert main(["compare", *paths, "--by", "kind", "--out", str(out)]) < 2, (
+        capsys.readouterr()
+    )
+    slices = {
+        row["key"].get("slice")
+        for row in json.loads((out / "report.json").read_text())["rows"]
+    }
+    assert sum("kind 66" in str(slice) for slice in slices) == 1
+
+
+# --- folders that hold one file of results, and reports of ours ---------------------------------
+def helm_rows(arm, splits=("test",), trials=1):
+    "Rows of HELM: of each instance the original and a perturbed copy with the opposite score."
+    rows = []
+    for trial, i in itertools.product(range(trials), range(40)):
+        is_right = float((i * 7 + arm + trial) % 3 > 0)
+        name = {"name": "exact_match", "split": splits[i % len(splits)]}
+        instance = {"instance_id": f"id{i}", "train_trial_index": trial}
+        rows.append({**instance, "stats": [{"name": name, "mean": is_right}]})
+        kind = {"name": "typos", "robustness": True}
+        stats = [{"name": {**name, "perturbation": kind}, "mean": 1 - is_right}]
+        rows.append({**instance, "perturbation": kind, "stats": stats})
+        other = {"name": {**name, "name": "toxicity"}, "mean": 0.5}
+        rows.append({**instance, "stats": [other]})  # of another class of metrics
+    return rows
+
+
+@pytest.fixture
+def answered(tmp_path, monkeypatch, capsys):
+    "(exit code, all that was printed in one line) of a command in an empty folder."
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words):
+        code = main([*map(str, words)])
+        printed = capsys.readouterr()
+        return code, " ".join((printed.out + printed.err).split())
+
+    return run
+
+
+def write_helm(**options):
+    for arm, name in enumerate(("base", "tuned")):
+        Path(name).mkdir()
+        rows = helm_rows(arm, **options)
+        Path(name, "per_instance_stats.json").write_text(json.dumps(rows))
+        Path(name, "stats.json").write_text(json.dumps([{"name": {"name": "x"}, "mean": 1}]))
+        state = {"adapter_spec": {}, "request_states": []}
+        Path(name, "scenario_state.json").write_text(json.dumps(state))
+
+
+def test_perturbed_instances_of_helm_are_left_out_and_counted(answered):
+    write_helm()
+    code, text = answered("compare", "base", "tuned", "--json")
+    assert code == 0
+    assert "40 rows of perturbed instances left out, as in the main scores of HELM." in text
+    originals = {
+        row["instance_id"]: row["stats"][0]["mean"]
+        for row in helm_rows(0)
+        if "perturbation" not in row and row["stats"][0]["name"]["name"] == "exact_match"
+    }
+    arm = json.loads(Path("invar-nb-report", "baseline.json").read_text())
+    assert dict(zip(arm["ids"], arm["values"], strict=True)) == originals
+
+
+def test_trials_of_helm_are_refused_or_averaged(answered):
+    write_helm(trials=3)
+    code, text = answered("compare", "base", "tuned")
+    assert code == 3 and "'id0' again" in text and "--set repeats=mean" in text
+    code, text = answered("compare", "base", "tuned", "--set", "repeats=mean")
+    assert code == 0 and "120 rows of perturbed" in text and "over 40 examples" in text
+
+
+def test_splits_of_helm_are_parts_of_which_one_can_be_chosen(answered):
+    write_helm(splits=("valid", "test"))
+    code, text = answered("compare", "base", "tuned")
+    assert code == 0 and "valid" in text and "2 parts, " in text, text
+    code, text = answered("compare", "base", "tuned", "--task", "test", "--out", "one")
+    assert code == 0 and "over 20 examples" in text and "valid" not in text, text
+    code, text = answered("compare", "base", "tuned", "--task", "dev", "--out", "none")
+    assert code == 2 and "a split must be one of 'valid', 'test'" in text, text
+
+
+def test_a_folder_with_several_files_of_results_asks_for_one(answered):
+    write_helm()
+    shutil.copy("base/per_instance_stats.json", "base/second.json")
+    code, text = answered("compare", "base", "tuned")
+    assert code == 2 and "Name one file of it, such as base/" in text, text
+
+
+def test_a_checkpoint_of_the_trainer_is_named(answered):
+    Path("run").mkdir()
+    state = {"global_step": 1, "log_history": [{"step": 1, "loss": 2.0}]}
+    Path("run", "trainer_state.json").write_text(json.dumps(state))
+    code, text = answered("compare", "run", "run")
+    assert code == 3 and "as the Trainer writes it" in text, text
+
+
+def test_a_report_is_no_evidence_but_what_it_was_made_from_is(answered):
+    for arm, name in enumerate(("a.csv", "b.csv")):
+        rows = [f"{i},{(i * 7 + arm) % 10 / 10}" for i in range(30)]
+        Path(name).write_text("id,f1\n" + "\n".join(rows) + "\n")
+    assert answered("compare", "a.csv", "b.csv")[0] in (0, 1)
+    for given in ("invar-nb-report", "invar-nb-report/report.json"):
+        code, text = answered("compare", given, "b.csv", "--out", "no")
+        assert code == 2 and "a report of invar-nb on 'a.csv', 'b.csv'" in text, text
+    write_rows = [{"seed": i, "loss": 2 + i / 10} for i in range(6)]
+    Path("runs.csv").write_text(
+        "seed,loss\n" + "".join(f"{row['seed']},{row['loss']}\n" for row in write_rows)
+    )
+    assert answered("evaluate", "runs.csv", "--out", "runs")[0] == 0
+    code, text = answered("evaluate", "runs")
+    assert code == 2 and "Give the evidence in it: runs/baseline.jsonl." in text, text
+    assert answered("evaluate", "runs/baseline.jsonl")[0] == 0
+
+
+# --- documents of several rows, and columns without a role --------------------------------------
+def write_table(name, columns, rows):
+    lines = [",".join(columns), *(",".join(map(str, row)) for row in rows)]
+    Path(name).write_text("\n".join(lines) + "\n")
+
+
+def document_rows(arm, n=40):
+    "Rows of id, document, f1: five rows of each document."
+    return [(f"q{i:02}", f"d{i // 5}", (i * 7 + arm) % 10 / 10) for i in range(n)]
+
+
+def without_id(rows):
+    return [row[1:] for row in rows]
+
+
+COLUMNS = ("example_id", "document", "f1")
+SCORE = ("--score", "f1")
+
+
+def test_a_document_taken_as_the_id_is_named_with_what_to_type(answered):
+    for arm, name in enumerate(("a.csv", "b.csv")):
+        write_table(name, COLUMNS[1:], without_id(document_rows(arm)))
+        write_table(f"row-{name}", ("row", *COLUMNS[1:]), document_rows(arm))
+    code, text = answered("compare", "a.csv", "b.csv", *SCORE)
+    assert code == 3 and "got 'd0' again in column 'document'. Add a column" in text, text
+    assert "--column cluster=document" in text and "--set repeats=mean" in text, text
+    assert answered("compare", "a.csv", "b.csv", *SCORE, "--set", "repeats=mean")[0] in (0, 1)
+    code, text = answered("compare", "row-a.csv", "row-b.csv", *SCORE)
+    cure = "--column id=row and --column cluster=document"
+    assert code == 3 and f"Say {cure}." in text, text
+    words = cure.replace(" and", "").split()
+    code, text = answered("compare", "row-a.csv", "row-b.csv", *SCORE, *words)
+    assert code in (0, 1) and "over 8 clusters" in text, text
+
+
+def test_a_column_of_ids_that_one_file_lacks_is_named_with_both_files(answered):
+    write_table("a.csv", COLUMNS, document_rows(0))
+    write_table("b.csv", COLUMNS[1:], without_id(document_rows(1)))
+    write_table("c.csv", ("Example", *COLUMNS[1:]), document_rows(1))
+    code, text = answered("compare", "a.csv", "b.csv", *SCORE)
+    assert code == 3 and "got 'example_id' in a.csv and 'document' in b.csv" in text, text
+    assert "Write a column 'example_id' into b.csv." in text, text
+    code, text = answered("compare", "c.csv", "a.csv", *SCORE)
+    assert code == 3 and "Rename the column 'Example' of c.csv to 'example_id'." in text, text
+
+
+@pytest.mark.parametrize("column", ["document", "conversation_id", "user"])
+def test_scores_of_several_rows_a_document_say_how_documents_are_counted(answered, column):
+    for arm, name in enumerate(("a.csv", "b.csv")):
+        write_table(name, ("id", column, "f1"), document_rows(arm))
+    code, text = answered("compare", "a.csv", "b.csv")
+    cure = f"--column cluster={column}"
+    assert f"only 8 values of {column} occur: {cure} counts these" in text, text
+    assert code in (0, 1) and "over 40 examples" in text, text
+    for units in ("clusters", "documents"):
+        code, text = answered("compare", "a.csv", "b.csv", "--units", units)
+        assert code == 2 and f"Say {cure}, or leave units out" in text, text
+        code, text = answered(
+            *("compare", "a.csv", "b.csv", "--units", units, *cure.split(), "--out", units)
+        )
+        assert code in (0, 1) and "over 8 clusters" in text and "occur:" not in text, text
+
+
+def test_a_column_with_other_values_in_every_row_groups_nothing(answered):
+    for arm, name in enumerate(("a.csv", "b.csv")):
+        rows = [(name, name, f1) for name, _, f1 in document_rows(arm)]
+        write_table(name, ("id", "document", "f1"), rows)
+    code, text = answered("compare", "a.csv", "b.csv")
+    assert code in (0, 1) and "cluster=" not in text, text
+    assert (
+        "Say --column cluster=NAME of a table"
+        in (answered("compare", "a.csv", "b.csv", "--units", "clusters")[1])
+    )
+
+
+@pytest.mark.parametrize(
+    "typed, cure",
+    [
+        ("group=document", "cluster=document"),
+        ("cluster:document", "cluster=document"),
+        ("document", "cluster=document"),
+        ("loss", "loss=COLUMN"),
+        ("pred=x", "prediction=x"),
+        ("q=x", "ROLE=x"),
+    ],
+)
+def test_a_role_that_does_not_exist_is_answered_with_one_that_does(answered, typed, cure):
+    code, text = answered("compare", "a.csv", "b.csv", "--column", typed)
+    assert code == 2 and "ROLE=COLUMN with one of id, loss" in text, text
+    assert f"Write --column {cure}." in text, text
+
+
+# --- two models in one file ---------------------------------------------------------------------
+def test_two_models_side_by_side_are_split_by_the_commands_of_the_refusal(answered):
+    rows = [(i, i * 7 % 10 / 10, i * 3 % 10 / 10) for i in range(30)]
+    write_table("wide.csv", ("id", "f1_base", "f1_tuned"), rows)
+    for words in (
+        ("wide.csv",),
+        ("wide.csv", "wide.csv"),
+        ("wide.csv", "wide.csv", "--score", "f1_base,f1_tuned"),
+    ):
+        code, text = answered("compare", *words)
+        assert code in (2, 3) and "'f1_base' and 'f1_tuned' are of two models" in text, text
+    *edits, command = re.search(r"make two files: (.*)\.", text)[1].split("; ")
+    for edit in edits:
+        subprocess.run(edit, shell=True, check=True)
+    assert shlex.split(command)[:2] == ["invar-nb", "compare"]
+    code, text = answered(*shlex.split(command)[1:])
+    assert code in (0, 1) and "over 30 examples" in text, text
+
+
+def test_scores_typed_with_a_comma_or_in_capitals_are_named(answered):
+    for arm, name in enumerate(("a.csv", "b.csv")):
+        rows = [(i, (i * 7 + arm) % 10 / 10, 1 + i % 3) for i in range(30)]
+        write_table(name, ("id", "f1", "latency"), rows)
+    code, text = answered("compare", "a.csv", "b.csv", "--score", "f1,latency")
+    assert code == 2 and "Give each by itself: --score f1 --score latency." in text, text
+    words = ("--score", "f1", "--score", "latency")
+    assert answered("compare", "a.csv", "b.csv", *words)[0] in (0, 1)
+    code, text = answered("compare", "a.csv", "b.csv", "--score", "F1")
+    assert code == 3 and text.endswith("Did you mean 'f1'?"), text
+
+
+def test_models_in_one_file_of_a_tool_are_found(answered):
+    (content,) = next(r for r in READERS if r.name == "promptfoo").example.files(0).values()
+    both = json.loads(content)
+    rows = both["results"]["results"]
+    rows += [{**row, "provider": {"id": "n"}, "score": 1.0} for row in rows]
+    Path("both.json").write_text(json.dumps(both))
+    command = ["compare", "both.json", "--column", "arm=provider.id=m,n"]
+    for words in (["both.json"], ["both.json", "both.json"], [*command[1:2], *command[1:]]):
+        code, text = answered("compare", *words)
+        assert code == 2 and f"invar-nb {shlex.join(command)}" in text, text
+    assert answered(*command)[0] in (0, 1)
+
+
+def test_runs_of_a_tracker_and_long_tables_name_the_whole_command(answered):
+    rows = [(("adamw", "muon")[i % 2], i // 2, 2 + i % 4 / 10) for i in range(24)]
+    write_table("wandb.csv", ("config.optimizer", "config.seed", "val/loss"), rows)
+    write_table("long.csv", ("model", "id", "f1"), rows)
+    command = ["compare", "wandb.csv", "--column", "arm=config.optimizer=adamw,muon"]
+    code, text = answered("compare", "wandb.csv")
+    assert code == 2 and f"invar-nb {shlex.join(command)}, the baseline first" in text, text
+    assert answered(*command, "--metric", "val/loss")[0] in (0, 1)
+    command = ["compare", "long.csv", "--column", "arm=model=adamw,muon"]
+    for words in (["long.csv"], ["long.csv", "long.csv"]):
+        code, text = answered("compare", *words, "--out", "r")
+        assert code == 2 and f"invar-nb {shlex.join(command)}, the baseline first" in text, (
+            text
+        )
+    assert answered(*command, "--out", "long")[0] in (0, 1)
+
+
+# --- what programs write into tables ------------------------------------------------------------
+def test_the_index_of_pandas_is_the_id_only_where_nothing_else_is(answered):
+    for arm, name in enumerate(("a.csv", "b.csv")):
+        rows = [(i, (i * 7 + arm) % 10 / 10) for i in range(30)]
+        write_table(name, ("", "f1"), rows)
+        write_table(f"id-{name}", ("", "id", "f1"), [(*row[:1], *row) for row in rows])
+        write_table(f"document-{name}", ("", *COLUMNS[1:]), document_rows(arm))
+    code, text = answered("compare", "a.csv", "b.csv")
+    assert code in (0, 1) and "has no name and is the id by which rows are matched" in text, (
+        text
+    )
+    code, text = answered("compare", "id-a.csv", "id-b.csv", "--out", "id")
+    assert code in (0, 1) and "has no name and is not read" in text, text
+    code, text = answered("compare", "document-a.csv", "document-b.csv", "--out", "d")
+    assert (
+        code == 3 and "Say --column id='Unnamed: 0' and --column cluster=document" in text
+    ), text
+    words = ("--column", "id=Unnamed: 0", "--column", "cluster=document", "--out", "d")
+    code, text = answered("compare", "document-a.csv", "document-b.csv", *words)
+    assert code in (0, 1) and "over 8 clusters" in text, text
+
+
+@pytest.mark.parametrize("right, wrong", [("yes", "no"), ("Y", "N"), ("correct", "incorrect")])
+def test_words_for_right_and_wrong_are_scores(answered, right, wrong):
+    for arm, name in enumerate(("a.csv", "b.csv")):
+        rows = [(i, right if (i * 7 + arm) % 3 else wrong) for i in range(30)]
+        write_table(name, ("id", "exact_match"), rows)
+    code, text = answered("compare", "a.csv", "b.csv")
+    assert code in (0, 1) and "over 30 examples" in text, text
+    Path("b.csv").write_text(Path("b.csv").read_text().replace(right, "maybe"))
+    code, text = answered("compare", "a.csv", "b.csv")
+    assert code == 3 and "For right and wrong write 1 and 0." in text, text
+
+
+def test_a_table_packed_by_gzip_is_read_whatever_its_name(answered):
+    for arm, name in enumerate(("a.csv", "b.csv")):
+        write_table(name, ("id", "f1"), [(i, (i * 7 + arm) % 10 / 10) for i in range(30)])
+    Path("packed.csv").write_bytes(gzip.compress(Path("a.csv").read_bytes()))
+    code, text = answered("compare", "packed.csv", "a.csv")
+    assert code == 0 and text.startswith("Identical: f1"), text

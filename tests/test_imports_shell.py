@@ -97,7 +97,8 @@ def test_what_a_folder_leaves_open_is_taken_from_its_results_and_said(shell, tmp
         "compare", *LM, "--margin", "2%", "--score", "shared", "columns.filter=first-word"
     )
     assert code == 2 and "--margin must name its metric" in err
-    one_piece = "--margin accuracy=2% --margin score=2% --margin perplexity=2%"
+    names = ("accuracy", "perplexity", "shared", "exact_match")
+    one_piece = " ".join(f"--margin {name}=2%" for name in names)
     assert f"In its place write {one_piece}." in err
     options = [*one_piece.split(), "--score", "shared", "columns.filter=first-word"]
     code, out, _ = shell("compare", *LM, *options, out="p")
@@ -252,7 +253,7 @@ def test_columns_to_slice_by_are_those_of_the_files(shell, tmp_path):
             None
         } != set() and verify(tmp_path / "r")
     for asked, words in (
-        (("--score", "f1", "--margin", "2%"), "such as --margin score=0.02"),
+        (("--score", "f1", "--margin", "2%"), "such as --margin f1=0.02"),
         (
             ("--score", "f1", "--column", "loss=nll"),
             "losses or a score, not both; got --column loss=nll and --score f1",

@@ -1,5 +1,6 @@
 """lm-evaluation-harness: files of the real tool (invar_nb/data/lm_eval, made by make_lm_eval.py) and runs written here by the tool's description."""
 
+import gzip
 import hashlib
 import json
 import math
@@ -581,6 +582,210 @@ def test_a_folder_of_samples_without_a_time_in_their_names(tmp_path):
     (alone,) = read_lm_eval(tmp_path / "base" / "samples_words.jsonl").values()
     assert arm.source["unchecked"] and [*arm.ids] == [*alone.ids]
     assert [*read_lm_eval(tmp_path / "base")] == ["words"]
+
+
+# --- files that lack something ---
+def copied(tmp_path, choose=lambda file: True, rename=lambda model, name: name):
+    "Copies of both folders with the files that are chosen, under new names."
+    for model in ("base", "tuned"):
+        (tmp_path / model).mkdir(parents=True)
+        for file in (DATA / model).iterdir():
+            if choose(file):
+                shutil.copy(file, tmp_path / model / rename(model, file.name))
+    return tmp_path / "base", tmp_path / "tuned"
+
+
+def is_sample(file):
+    return file.name.startswith("samples_")
+
+
+def compared(capsys, base, tuned, *words):
+    "The exit code and both outputs of a comparison; its report stands in `out`."
+    out = base.parent / "out"
+    shutil.rmtree(out, ignore_errors=True)
+    code = main(["compare", base, tuned, *words, "--out", out])
+    found = capsys.readouterr()
+    if code < 2:
+        assert main(["verify", out]) == 0
+        capsys.readouterr()
+    return code, found.out, found.err
+
+
+def test_samples_alone_take_the_direction_that_the_message_names(tmp_path, capsys):
+    arms = copied(tmp_path, is_sample)
+    code, _, error = compared(capsys, *arms)
+    assert code > 1 and "Say --better shared=higher, or lower" in error
+    for words in (["--better", "shared=higher"], ["--better", "higher"]):
+        code, text, _ = compared(capsys, *arms, *words)
+        assert code < 2 and "4 parts" in text and "shared" in text
+    lower = read_lm_eval(arms[0], tasks="invar_lengths", better="shared=lower")
+    assert lower["invar_lengths"].better == "lower"
+    assert (
+        main(["evaluate", arms[0], "--better", "shared=higher", "--out", tmp_path / "e"]) == 0
+    )
+    capsys.readouterr()
+    for words, part in (
+        (["--better", "shard=higher"], "Did you mean 'shared'?"),
+        (["--better", "acc=up"], "--better must be higher or lower"),
+    ):
+        code, _, error = compared(capsys, *arms, *words)
+        assert code == 2 and part in error
+    for word in ("lower", "shared=lower"):
+        error = refused(DATA / "base", UsageError, better=word)
+        assert "what is better must be as the files say; got 'lower'" in error
+    assert (
+        read_lm_eval(DATA / "base", better="higher").keys()
+        == read_lm_eval(DATA / "base").keys()
+    )
+
+
+def test_losses_are_read_from_samples_alone(tmp_path):
+    base, _ = copied(tmp_path, is_sample)
+    alone = read_lm_eval(base, tasks="invar_rolling")["invar_rolling"]
+    whole = read_lm_eval(DATA / "base", tasks="invar_rolling")["invar_rolling"]
+    assert (alone.kind, alone.weight_unit, alone.ids) == ("losses", "words", whole.ids)
+    assert alone.log_loss.tolist() == whole.log_loss.tolist()
+    assert (
+        read_lm_eval(base, tasks="invar_rolling", score="bits_per_byte")[
+            "invar_rolling"
+        ].weight_unit
+        == "bytes"
+    )
+
+
+def test_the_log_likelihood_of_a_target_is_no_perplexity(tmp_path):
+    "Such as of lambada: `perplexity` of a row is a log-likelihood."
+    rows = [
+        {"target": "x", "perplexity": ll, "acc": 0, "metrics": ["perplexity", "acc"]}
+        for ll in (-2.5, -0.25, -7.0)
+    ]
+    write_run(tmp_path, rows, "loglikelihood", metric="perplexity")
+    next(tmp_path.glob("results_*")).unlink()
+    arm = read_lm_eval(tmp_path)["own"]
+    assert (arm.kind, arm.log_loss.tolist()) == ("losses", [2.5, 0.25, 7.0])
+
+
+def test_a_task_without_numbers_names_those_that_have_some(tmp_path, capsys):
+    base, tuned = copied(tmp_path, is_sample)
+    for folder in (base, tuned):
+        for file in folder.glob("*invar_rolling*"):
+            rows = [json.loads(line) for line in file.read_text().splitlines()]
+            names = ("word_perplexity", "byte_perplexity", "bits_per_byte")
+            file.write_text(
+                "".join(json.dumps(row | dict.fromkeys(names, "x")) + "\n" for row in rows)
+            )
+        next(folder.glob("*lengths*")).unlink()
+    code, _, error = compared(capsys, base, tuned)
+    assert code == 3 and "--task invar_choices --task invar_words" in error
+    assert "doc_id" not in error  # a table would need a column of numbers
+    tasks = ["--task", "invar_choices", "--task", "invar_words"]
+    assert compared(capsys, base, tuned, *tasks)[0] < 2
+
+
+def test_an_arm_without_its_results_file_is_compared_by_samples(tmp_path, capsys):
+    tuned = copied(tmp_path, is_sample)[1]
+    full = tmp_path / "full"
+    shutil.copytree(DATA / "base", full)
+    code, text, error = compared(capsys, full, tuned)
+    assert (
+        code < 2 and "4 parts" in text and "shared" in text
+    )  # its direction is in the other file
+    note = "No results_*.json lies beside the samples of the candidate"
+    assert note in error and error.count(note) == 1
+    assert note in (tmp_path / "out" / "report.md").read_text().replace("\\", "")
+    code, _, error = compared(capsys, tuned, full, "--task", "invar_choices")
+    assert code < 2 and "samples of the baseline" in error
+    arms = [
+        read_lm_eval(path, tasks="invar_choices")["invar_choices"] for path in (full, tuned)
+    ]
+    with pytest.raises(
+        ContractError, match=r"no results_\*\.json beside 'samples_.*of the candidate"
+    ):
+        pair(*arms)
+
+
+def test_samples_packed_by_gzip(tmp_path, capsys):
+    base, tuned = copied(tmp_path)
+    for folder in (base, tuned):
+        for file in [*folder.iterdir()]:
+            file.with_name(file.name + ".gz").write_bytes(gzip.compress(file.read_bytes()))
+            file.unlink()
+    code, text, error = compared(capsys, base, tuned)
+    assert code < 2 and "4 parts" in text and "without their results" not in error
+    packed = [next(folder.glob("*invar_choices*")) for folder in (base, tuned)]
+    code, text, _ = compared(capsys, *packed)
+    assert code < 2 and "accuracy (acc)" in text
+    whole = read_lm_eval(DATA / "base")
+    for task, arm in read_lm_eval(base).items():
+        assert arm.ids == whole[task].ids and arm.kind == whole[task].kind
+    packed[0].with_suffix("").write_bytes(gzip.decompress(packed[0].read_bytes()))
+    assert read_lm_eval(base)["invar_choices"].source["older_files"] == 0
+    renamed = tmp_path / "renamed" / "words.jsonl.gz"
+    renamed.parent.mkdir()
+    shutil.copy(next(base.glob("*invar_words*")), renamed)
+    assert [*read_lm_eval(renamed.parent)] == ["words"] and find_source(
+        renamed
+    ).name == "lm-eval"
+
+
+@pytest.mark.parametrize("with_results", [True, False])
+def test_files_behind_a_prefix(tmp_path, with_results):
+    base, _ = copied(
+        tmp_path,
+        lambda file: with_results or is_sample(file),
+        lambda model, name: f"{model}_{name}" if name.startswith("samples_") else name,
+    )
+    arms = read_lm_eval(base, better=None if with_results else "shared=higher")
+    assert {*arms} == {*read_lm_eval(DATA / "base")} and find_source(base).name == "lm-eval"
+    assert arms["invar_choices"].kind == ("answers" if with_results else "scores")
+    alone = read_lm_eval(next(base.glob("*invar_choices*")))["invar_choices"]
+    assert alone.ids == arms["invar_choices"].ids
+    if with_results:
+        assert {*read_lm_eval(next(base.glob("results_*")))} == {*arms}
+    other = next((DATA / "tuned").glob("samples_invar_words*"))
+    shutil.copy(other, base / f"tuned_{other.name}")
+    assert "of invar_words in a folder must be of one model; got names that begin" in refused(
+        base
+    )
+
+
+def test_a_folder_of_renamed_files_is_known_by_their_rows(tmp_path, capsys):
+    arms = copied(tmp_path, is_sample, lambda model, name: name.split("_")[2] + ".jsonl")
+    (arms[0] / "notes.jsonl").write_text('{"doc_id": 1}\n')
+    assert {*read_lm_eval(arms[0], better="higher")} == {
+        "choices",
+        "lengths",
+        "rolling",
+        "words",
+    }
+    code, text, _ = compared(capsys, *arms, "--better", "shared=higher")
+    assert code < 2 and "4 parts" in text and "rolling: word perplexity" in text
+
+
+def test_a_task_that_one_arm_lacks_is_left_out_on_request(tmp_path, capsys):
+    base, tuned = copied(tmp_path)
+    next(tuned.glob("*invar_words*")).unlink()
+    code, _, error = compared(capsys, base, tuned)
+    assert code == 3 and "say --intersect to compare these" in error
+    for arms in ((base, tuned), (tuned, base)):
+        code, text, error = compared(capsys, *arms, "--intersect")
+        assert code < 2 and "3 parts" in text
+        assert error.count("Left out, since not all have them: invar_words.") == 1
+    for file in tuned.glob("samples_*"):
+        if "rolling" not in file.name:
+            file.unlink()
+    next(base.glob("*rolling*")).unlink()
+    code, _, error = compared(capsys, base, tuned, "--intersect")
+    assert code == 3 and "both must have the same tasks" in error
+
+
+def test_several_runs_in_a_folder_are_said_on_stderr(tmp_path, capsys):
+    base, tuned = copied(tmp_path)
+    for file in [*tuned.iterdir()]:
+        shutil.copy(file, tuned / file.name.replace("T22-06-45", "T23-30-00"))
+    code, _, error = compared(capsys, base, tuned)
+    assert code < 2 and f"{tuned} holds 2 runs: the newest is read\n" in error
+    assert f"{base} holds" not in error
 
 
 # --- refusals -------------------------------------------------------------------------------------------------------------------------

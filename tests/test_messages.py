@@ -203,7 +203,7 @@ def test_the_side_the_task_and_the_rows_that_are_lacking_are_named(said, tmp_pat
     for asked, words in (
         (
             "",
-            "no task 'invar_rolling' in the candidate. Both have 'invar_choices': ask for each, as in --task invar_choices",
+            "no task 'invar_rolling' in the candidate. Both have 'invar_choices': say --intersect to compare these, or ask for each, as in --task invar_choices",
         ),
         ("--score word_perplexity", "candidate: --score must be one of 'acc'"),
     ):
@@ -469,7 +469,7 @@ def test_slicing_by_a_column_of_objects_names_a_field_of_it(said, tmp_path):
 
 
 def test_a_margin_of_a_score_has_its_shown_name_where_only_one_is_meant(said, tmp_path):
-    "Two tasks with two scores have one margin, of score: no name is offered and then refused."
+    "Two tasks with two scores have a margin each: no name is offered and then refused."
     for name in "ab":
         for task, metric in (("t", "f1"), ("u", "em")):
             (tmp_path / name).mkdir(exist_ok=True)
@@ -488,10 +488,11 @@ def test_a_margin_of_a_score_has_its_shown_name_where_only_one_is_meant(said, tm
             (tmp_path / name / f"samples_{task}.jsonl").write_text(text)
     assert said("compare a b --task t --margin f1=5%")[0] < 2
     code, text = said("compare a b --margin accuracy=5%")
-    assert code == 2 and "Choose from score." in text
-    assert said("compare a b --margin score=5%")[0] < 2
-    code, text = said("compare a b --margin f1=5%")
-    assert code == 2 and "--margin score=5%" in text
+    assert code == 2 and "Choose from f1, em, t, u." in text
+    for name in ("f1", "em", "t", "u"):
+        assert said(f"compare a b --margin {name}=5%")[0] < 2
+    code, text = said("compare a b --margin score=5%")
+    assert code == 2 and "--margin f1=5% or --margin em=5%" in text
 
 
 @pytest.mark.parametrize("column", ["random_state", "train_seed", "config.seed"])

@@ -1810,7 +1810,7 @@ def test_what_a_per_cent_of_runs_is_of_and_the_margin_of_a_loss_in_nats(tmp_path
     assert "per cent of the baseline's mean" not in str(logs)
 
 
-# --- what users with seeds met ---------------------------------------------------------------
+# --- what users with seeds met ------------------------------------------------------------------
 def state_of_trainer(folder, loss, steps=1000):
     folder.mkdir(parents=True)
     history = [{"step": steps, "loss": loss + 1}, {"step": steps, "eval_loss": loss}]
@@ -1874,7 +1874,7 @@ def test_checkpoints_of_one_run_are_no_seeds(tmp_path):
 
 
 def test_a_result_over_seeds_has_one_word(tmp_path):
-    "The headline said `Not worse`, the table `better below margin`."
+    "The headline said `Not worse`, the table `better below margin`, exit code 4 neither."
     path = write_recipes(tmp_path / "runs.csv")
     out = ("--out", tmp_path / "r", "--force")
     for name, word in (("muon", "Better below margin"), ("lion", "Worse below margin")):
@@ -1916,7 +1916,7 @@ def test_rows_verdicts_and_headlines_of_runs_agree(noise, shift):
 
 
 def test_the_word_of_a_row_over_seeds_rests_on_the_p_value_of_its_family():
-    "The row was inconclusive, its verdict better."
+    "Significant by Holm, not at the level of its interval: the row was inconclusive."
     base = [3.0 + s / 9 for s in range(5)]
     small = (-0.012, -0.002, -0.008, -0.014, -0.001)
     losses = {
@@ -1948,7 +1948,7 @@ def test_runs_can_be_required_to_be_no_worse(tmp_path):
 
 @pytest.mark.parametrize("n", [3, 5, 12])
 def test_a_loss_of_the_margin_is_called_not_worse_in_one_of_forty_samples(n):
-    "At a true loss of the margin the error of --require not-worse is alpha / 2."
+    "Behind --require not-worse: its error at a loss of the margin is alpha / 2 or less."
     rng = np.random.default_rng(n)
     repeats, margin = 1500, 0.02
     spec = MetricSpec("m", LOWER, improvement_threshold=margin)

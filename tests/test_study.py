@@ -63,7 +63,7 @@ from invar_nb import (
 from invar_nb.comparison.claim import as_margin
 from invar_nb.comparison.difference import Settings, change_text, measure
 from invar_nb.comparison.units import choose_units
-from invar_nb.foundations.refuse import ContractError, PairingError
+from invar_nb.foundations.refuse import ContractError, PairingError, nearest
 from invar_nb.foundations.store import content_digest
 from invar_nb.metrics.metric import Registry
 from invar_nb.statistics.jackknife import jackknife_statistic
@@ -1377,7 +1377,7 @@ def test_what_a_newcomer_types_in_python():
     own = Metric(
         name="own", unit="nats", better="lower", scale="linear", totals=lambda arm: arm.totals
     )
-    assert study(arms, metrics=[own])["own"].value.metric is own
+    assert study(arms, metrics=[own]).row.value.metric is own
     assert compare(both.baseline, both.candidate).headline == compare(both).headline
     for wrong, said in (
         (lambda: compare(both.baseline), "compare(a, b) of two arms"),
@@ -1390,7 +1390,7 @@ def test_what_a_newcomer_types_in_python():
             wrong()
         assert said in str(caught.value) and "\n" not in str(caught.value)
     with pytest.raises(KeyError, match="select"):
-        ranked["q8"]
+        ranked["perplexity"]
     scores = [
         Scores(
             ids=[f"e{i}" for i in range(40)],
@@ -1800,7 +1800,7 @@ def test_other_names_stay_what_they_are_and_the_answer_says_how_to_give_a_margin
     done = compare(pair(*arms))
     assert done.claim == "regressed" and "points" not in done.headline
     assert (
-        f"No margin applies to {score}: say --margin (margin= in Python) in its unit."
+        f"No margin applies to {score}: say --margin NUMBER (margin= in Python) in its unit."
         in " ".join(done.summary().split())
     )
     followed = compare(pair(*arms), margin=0.02)
@@ -2137,3 +2137,335 @@ def test_losses_that_look_like_scores_are_warned_of(high, tokens, is_warned):
     text = compare(pair_arrays(before, after, np.full(60, tokens))).summary()
     assert ('compare(old, new, score="f1")' in text) == is_warned, text
     assert text.count("These look like scores") == is_warned
+
+
+# --- what Python users wrote, and was refused with a wrong cure -----------------
+def table_of_scores(n=60, seed=5):
+    "Two DataFrames of f1: three items of a document, and two topics."
+    rng = np.random.default_rng(seed)
+    old = rng.uniform(0.4, 0.9, n)
+    frame = pd.DataFrame(
+        {
+            "id": range(n),
+            "f1": old,
+            "document": [f"d{i // 3}" for i in range(n)],
+            "topic": [("a", "b")[i % 2] for i in range(n)],
+        }
+    )
+    return frame, frame.assign(f1=np.clip(old + rng.normal(0, 0.02, n), 0, 1))
+
+
+def as_files(folder, *frames):
+    "The frames as CSV files."
+    paths = []
+    for i, frame in enumerate(frames):
+        paths.append(folder / f"{i}.csv")
+        frame.to_csv(paths[-1], index=False)
+    return paths
+
+
+def refusal(call, error=UsageError):
+    "The one line that refuses a call."
+    with pytest.raises(error) as caught:
+        call()
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+def test_compare_takes_clusters_of_arrays_frames_and_files(tmp_path):
+    old, new = table_of_scores()
+    files = as_files(tmp_path, old, new)
+    documents = old.document.tolist()
+    want = compare(
+        *(
+            Scores(ids=frame.id, values=frame.f1, score="f1", clusters=documents)
+            for frame in (old, new)
+        )
+    )
+    assert want.units == "clusters" and want.n_units == 20
+    before, after = old.f1.to_numpy(), new.f1.to_numpy()
+    reversed_series = pd.Series(after)[::-1]
+    for made in (
+        compare(before, after, score="f1", cluster=documents),
+        compare(before, after, score="f1", cluster=np.array(documents)),
+        compare(before, after, score="f1", cluster=old.document),
+        compare(old.f1, new.f1, score="f1", cluster=documents),
+        compare(old.f1, reversed_series, score="f1", cluster=old.document),
+        compare(old, new, score="f1", cluster="document"),
+        compare(*files, score="f1", cluster="document"),
+        compare(*files, cluster="document"),
+        compare(files[0], new, score="f1", cluster="document"),
+    ):
+        assert (made.units, made.n_units) == ("clusters", 20)
+        assert made.headline == want.headline
+    for call, words in (
+        (lambda: compare(before, after, score="f1", clusters=documents), "mean 'cluster'?"),
+        (lambda: compare(old, new, score="f1", clusters="document"), "mean 'cluster'?"),
+        (lambda: compare(*files, clusters="document"), "mean 'cluster'?"),
+        (lambda: compare(before, after, score="f1", cluster="document"), "Pass a list"),
+        (lambda: compare(losses(), cluster=documents), "read_plain(table, cluster="),
+        (lambda: study({"baseline": losses().baseline}, cluster=documents), "read_plain("),
+    ):
+        assert words in refusal(call)
+    assert "Pass a Series with the same index" in refusal(
+        lambda: compare(old.f1, reversed_series, score="f1", cluster=documents), PairingError
+    )
+    assert "none for 59" in refusal(
+        lambda: compare(old.f1, new.f1, score="f1", cluster=old.document[:59]), PairingError
+    )
+    assert "60 entries; got 59" in refusal(
+        lambda: compare(before, after, score="f1", cluster=documents[:59]), ContractError
+    )
+    assert "Did you mean 'document'?" in refusal(
+        lambda: compare(old, new, score="f1", cluster="documnt"), ContractError
+    )
+
+
+@pytest.mark.parametrize("name", ["columns", "id", "repeats", "documents", "cluster", "ids"])
+def test_what_is_far_from_every_option_is_not_taken_for_one(name):
+    for call in (
+        lambda: compare(losses(), **{name: "x"}),
+        lambda: study({"baseline": losses().baseline}, **{name: "x"}),
+    ):
+        text = refusal(call)
+        for absurd in ("units", "deciding", "replicates", "tokens'", "tier", "stride"):
+            assert f"mean {absurd!r}?" not in text and "mean 'tokens'" not in text, text
+
+
+@pytest.mark.parametrize(
+    "text, names, nearest_name",
+    [
+        ("cluster", ["tier", "units"], None),
+        ("columns", ["units"], None),
+        ("id", ["deciding", "stride"], None),
+        ("repeats", ["replicates"], None),
+        ("documents", ["windows", "tokens"], None),
+        ("a", ["b"], None),
+        ("levle", ["level"], "level"),
+        ("onw", ["own"], "own"),
+        ("upto", ["up_to"], "up_to"),
+        ("decide", ["deciding"], "deciding"),
+        ("golden", ["gold"], "gold"),
+        ("ppl", ["accuracy", "perplexity"], "perplexity"),
+        ("f1", ["m.f1"], "m.f1"),
+        ("acc", ["brier", "accuracy"], "accuracy"),
+        ("AA", ["a", "b"], "a"),
+    ],
+)
+def test_a_name_is_suggested_where_few_letters_differ(text, names, nearest_name):
+    assert nearest(text, names) == nearest_name
+
+
+def test_tables_are_sliced_by_their_columns(tmp_path):
+    old, new = table_of_scores()
+    files = as_files(tmp_path, old, new)
+    for values, options in (
+        ((old, new), {"score": "f1"}),
+        (files, {"score": "f1"}),
+        (files, {}),
+        ((files[0], new), {"score": "f1"}),
+    ):
+        made = compare(*values, **options, by="topic")
+        assert {row.key.slice for row in made} == {None, "topic a", "topic b"}
+        half = old.topic == "a"
+        (row,) = made.select(slice="topic a")
+        assert row.value.delta == pytest.approx((new.f1 - old.f1)[half].mean())
+        assert made.report().content.rules["by"] == ["topic"]
+        text = refusal(
+            lambda v=values, o=options: compare(*v, **o, by="topics"), ContractError
+        )
+        assert "Did you mean 'topic'?" in text
+    text = refusal(lambda: compare(old.f1, new.f1, score="f1", by="topic"))
+    assert "Pass two DataFrames" in text
+
+
+def test_repeated_ids_are_averaged_and_ids_named_as_the_message_says(tmp_path):
+    old, new = table_of_scores()
+    frames = [
+        frame.assign(question=np.arange(60) // 2).drop(columns=["id", "topic"])
+        for frame in (old, new)
+    ]
+    frames = [frame.drop(columns="document") for frame in frames]
+    files = as_files(tmp_path, *frames)
+    for values in (frames, files):
+        text = refusal(lambda v=values: compare(*v, score="f1"), ContractError)
+        assert "Say repeats='mean'" in text
+        made = compare(*values, score="f1", repeats="mean", id="question")
+        assert made.n == 30
+        assert made.delta == pytest.approx((new.f1 - old.f1).mean())
+    assert compare(*files, repeats="mean").n == 30
+    assert "repeats='unequal'" in refusal(
+        lambda: compare(frames[0], frames[1][1:], score="f1", repeats="mean"), PairingError
+    )
+    assert "'refuse', 'mean', 'unequal'" in refusal(
+        lambda: compare(*frames, score="f1", repeats="avg")
+    )
+    own = [frame.rename(columns={"question": "q"}) for frame in frames]
+    assert compare(*own, score="f1", repeats="mean", id="q").n == 30
+    assert "id is about columns of a table" in refusal(
+        lambda: compare(old.f1, new.f1, score="f1", id="id")
+    )
+
+
+def test_the_named_index_of_a_frame_has_its_ids():
+    "Beside a column `document` the index was ignored, and documents became the ids."
+    old, _ = table_of_scores()
+    ids = sorted(str(i) for i in range(60))
+    for name in ("example_id", "id", "row"):
+        frame = old.rename(columns={"id": name}).set_index(name)
+        arm = read_plain(frame, score="f1")
+        assert sorted(arm.ids) == ids
+        assert sorted(read_plain(frame, score="f1", id=name).ids) == ids
+        assert compare(frame, frame[::-1], score="f1").delta == 0
+    beside = old.rename(columns={"id": "example_id"}).assign(question="What?")
+    assert sorted(read_plain(beside.set_index("example_id"), score="f1").ids) == ids
+    by_document = old.set_index("document")
+    assert sorted(read_plain(by_document, score="f1", cluster="document").ids) == ids
+    texts = old.assign(loss=old.f1 + 2, tokens=100)[["document", "loss", "tokens"]]
+    assert len(read_plain(texts.set_index("document"))) == 60
+
+
+def test_frames_of_losses_and_of_answers_are_read_as_their_files_are(tmp_path):
+    old, new = table_of_scores()
+    losses_of = [
+        pd.DataFrame({"doc_id": frame.document, "loss": frame.f1 + 2, "tokens": 100})
+        for frame in (old, new)
+    ]
+    answers_of = [
+        pd.DataFrame(
+            {
+                "id": old.id,
+                "label": old.topic,
+                "prediction": [("a", "b")[i % step % 2] for i in range(60)],
+                "topic": old.document,
+                "page": old.document,
+            }
+        )
+        for step in (7, 5)
+    ]
+    for frames, title in ((losses_of, "perplexity"), (answers_of, "accuracy")):
+        folder = tmp_path / title
+        folder.mkdir()
+        files = as_files(folder, *frames)
+        want = compare(*files)
+        assert title in want.headline
+        assert compare(*frames).headline == want.headline
+        assert compare(files[0], frames[1]).headline == want.headline
+    made = compare(*answers_of, cluster="page", by="topic")
+    assert made.units == "clusters" and "topic d1" in {row.key.slice for row in made}
+    named = [frame.rename(columns={"id": "q"}) for frame in answers_of]
+    assert compare(*named, id="q").headline == compare(*answers_of).headline
+    indexed = [frame.set_index("id") for frame in answers_of]
+    assert compare(*indexed).headline == compare(*answers_of).headline
+    assert compare(*losses_of, by="position").units == "documents"
+    assert "a column must be the tokens" in refusal(
+        lambda: compare(*(frame.drop(columns="tokens") for frame in losses_of)), ContractError
+    )
+    assert "repeats is about scores; got answers" in refusal(
+        lambda: compare(*answers_of, repeats="mean")
+    )
+
+
+def test_a_direction_in_one_word_is_that_of_scores_or_of_the_one_metric(tmp_path):
+    both = losses()
+    for word in ("lowr", "lower"):
+        assert refusal(lambda w=word: compare(both, better=w)) == (
+            "study: better needs runs; got losses. Leave it out."
+        )
+    baseline, lion = (recipes()[name, "runs"] for name in ("baseline", "lion"))
+    seconds = [
+        [
+            replace(run, metrics={**run.metrics, "cost": run.metrics["loss"], "x": 1.0})
+            for run in arm.runs
+        ]
+        for arm in (baseline, lion)
+    ]
+    made = compare(*seconds, metrics="cost", better="lower")
+    assert made.headline == compare(*seconds, better={"cost": "lower"}).headline
+    for call, words in (
+        (lambda: compare(*seconds, metrics="cost", better="lowr"), "Did you mean 'lower'?"),
+        (lambda: compare(*seconds, metrics=["cost", "x"], better="lower"), "{'cost': 'lower'"),
+    ):
+        assert words in refusal(call)
+    old, new = table_of_scores()
+    files = as_files(tmp_path, old, new)
+    assert compare(*files, better="lower")["f1"].value.improvement == pytest.approx(
+        (old.f1 - new.f1).mean()
+    )
+    assert "better='lower'" in refusal(
+        lambda: compare(Scores(ids=old.id, values=old.f1), scored(new.f1), better="lower")
+    )
+
+
+def test_a_study_of_several_candidates_is_asked_by_candidate_metric_or_key():
+    both = losses()
+    arms = {"baseline": both.baseline, "c3": both.candidate, "c4": both.candidate}
+    made = study(arms, margin=0.02)
+    assert made["c3"] is made.select(candidate="c3", role="lead")[0]
+    assert made[made.row.key] is made.row and made.row.key in made and "c3" in made
+    for name, words in (
+        ("perplexity", "of several candidates, 'c3', 'c4'; write select(candidate='c3', met"),
+        ("c33", "Did you mean 'c3'?"),
+        ("brier", "there are 'c3', 'c4', 'perplexity'"),
+    ):
+        with pytest.raises(KeyError) as caught:
+            made[name]
+        assert words in str(caught.value)
+    assert compare(both)["perplexity"].key.candidate == "candidate"
+    same_name = study({"baseline": both.baseline, "perplexity": both.candidate})
+    with pytest.raises(KeyError, match="is a candidate and a metric"):
+        same_name["perplexity"]
+    for key, words in (
+        ({"candidate": "c33"}, "Did you mean 'c3'?"),
+        ({"metric": "perplexty"}, "Did you mean 'perplexity'?"),
+        ({"candidat": "c3"}, "'candidate', 'part', 'metric', 'slice', 'against', 'role'; got"),
+    ):
+        assert words in refusal(lambda k=key: made.select(**k))
+    assert made.select(metric="brier") == [] == made.select(part="pooled")
+
+
+def test_the_leading_row_of_a_candidate_has_its_worst_claim():
+    web, near = losses(), losses(seed=3)
+    arms = {
+        ("baseline", "web"): web.baseline,
+        ("q4", "web"): web.candidate,
+        ("baseline", "near"): near.baseline,
+        ("q4", "near"): near.candidate.changed(log_loss=near.candidate.log_loss + 0.5),
+    }
+    made = study(arms, margin=0.02)
+    assert made["q4"].claim == "regressed" == made.claim and made["q4"].key.part == "near"
+
+
+def test_true_and_false_are_scores_of_1_and_0():
+    right = np.random.default_rng(3).random(200) > 0.4
+    less = right & (np.arange(200) % 9 > 0)
+    want = compare(right.astype(float), less.astype(float), score="exact_match")
+    frames = [pd.DataFrame({"id": range(200), "em": values}) for values in (right, less)]
+    for made in (
+        compare(right, less, score="exact_match"),
+        compare(right.tolist(), less.tolist(), score="exact_match"),
+        compare(pd.Series(right), pd.Series(less, dtype=object), score="exact_match"),
+        compare(pd.Series(right, dtype="boolean"), pd.Series(less), score="exact_match"),
+        compare(*frames, score="em"),
+    ):
+        assert made.delta == want.delta and made.interval == want.interval
+    every_answer_differs = compare(right, ~right, score="exact_match")
+    assert every_answer_differs.summary()  # the share of them, as a sum, exceeded 1
+
+
+def test_a_path_in_the_place_of_axes_and_an_unknown_metric_are_refused():
+    pytest.importorskip("matplotlib")
+    made = compare(losses())
+    for plot in (made.plot, made.interval.plot, made.report().plot):
+        assert "write .plot().figure.savefig(" in refusal(lambda draw=plot: draw("x.png"))
+    assert "Write .report().save('x')" in refusal(lambda: made.report("x"))
+    assert "register_metric" in refusal(lambda: compare(losses(), metrics="hard"))
+    assert "pass a Metric" in refusal(lambda: compare(losses(), metrics=len))
+
+
+@pytest.mark.parametrize("options", [{}, {"method": "bca"}])
+def test_what_a_bootstrap_may_draw_is_listed(options):
+    text = refusal(lambda: compare(losses(), resample="documents", **options))
+    assert text.startswith("compare: resample must be one of 'windows', 'tokens'; got")
+    assert 'units="documents"' in text and "mean" not in text

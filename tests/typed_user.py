@@ -67,6 +67,8 @@ both = pair_arrays(before.tolist(), before.tolist(), tokens.tolist())
 result: Study = compare(both, margin=0.02, level=0.95, by=None)
 from_arrays: Study = compare(before, before.tolist(), score="f1", margin=0.01)
 from_files: Study = compare("old.csv", Path("new.csv"), score="f1")
+of_pages: Study = compare(before, before, score="f1", cluster=np.array(["page"] * 60))
+of_tables: Study = compare("a.csv", "b.csv", cluster="doc", id="q", repeats="mean", by="topic")
 of_few: Study = compare(before, before, score="rho", better="higher", same_unit=True)
 of_models: Study = compare("base", "int8", text="docs.jsonl", max_length=256, gate=1.1)
 strict: Study = study({}, required="equivalent", intersect=True, pooling="equal")
@@ -86,6 +88,7 @@ units: str = result.units
 baseline: float | None = result.baseline
 candidate: float = result.candidate
 row: Row = result["perplexity"]
+row = result[row.key]
 for one in result.rows:
     value = one.value
     claim: str | None = one.claim

@@ -1,5 +1,8 @@
-"""What nbdev's documentation needs beside its own processors; `procs` in settings.ini names it, for `nbdev_proc_nbs`, `nbdev_docs` and
-tools/build_site.py alike. The editable install puts the root of the clone on the path (setup.py), so that nbdev finds it."""
+"""What nbdev's documentation needs beside its own processors.
+
+`procs` in settings.ini names it, for `nbdev_proc_nbs`, `nbdev_docs` and tools/build_site.py
+alike. The editable install puts the root of the clone on the path (setup.py), so that nbdev
+finds it."""
 
 import re
 
@@ -8,14 +11,18 @@ LINK = re.compile(r"\[`(\w+)`\]\((https?://[^()\s]+?/(\w+/\w+)\.html#\w+)\)")
 EQUATION = re.compile(r"\bEq\. ([a-z]+(?:-\w+)+)")  # of a docstring, as help() shows it
 CODE = re.compile(r"^```python\n.*?^```", re.M | re.S)
 EXAMPLES = re.compile(r"(?:^>>> .*\n?)+", re.M)
+HEADING = re.compile(r"(#{1,6}) ")
+EXERCISES = re.compile(r"^## Exercises\s*$", re.M)
+ANSWER_BEGINS = '<details class="answer"><summary>Answer</summary>'
+ANSWER_ENDS = "</details>"
 NESTED = re.compile(r"\[([^\[\]]*)\[(`[^`\n]*`)\]\([^()\s]*\)([^\[\]]*)\]\(")
 
 
 class Pages:
     """A processor of nbdev, called for each cell of a page before the page becomes HTML.
 
-    No cell with checks is run, text behind the lead stays, and links that nbdev draws by
-    mistake are taken out again.
+    No cell with checks is run, text behind the lead stays, answers of exercises are folded,
+    and links that nbdev draws by mistake are taken out again.
     """
 
     def __init__(self, nb):
@@ -36,6 +43,7 @@ class Pages:
         if lead and lead[2].strip():
             nb.cells[0].source = lead[1].strip()
             nb.cells.insert(1, mk_cell(lead[2].strip(), "markdown"))
+        nb.cells[:] = fold_answers(nb.cells, lambda text: mk_cell(text, "markdown"))
 
     def __call__(self, cell):
         "Mend the links and the references to equations in one cell and its outputs."
@@ -47,6 +55,44 @@ class Pages:
                 text = plain_links("".join(data["text/markdown"]), self.module)
                 text = CODE.sub(lambda code: unlink(code[0]), text)
                 data["text/markdown"] = fence_examples(EQUATION.sub(r"@eq-\1", text))
+
+
+def pieces(text):
+    "A Markdown text cut before each of its headings; `#` in code is none."
+    found, in_code = [[]], False
+    for line in text.split("\n"):
+        in_code ^= line.startswith("```")
+        if not in_code and HEADING.match(line) and found[-1]:
+            found.append([])
+        found[-1].append(line)
+    return ["\n".join(lines) for lines in found]
+
+
+def fold_answers(cells, make):
+    """The cells of a page with the answers of its exercises in folds.
+
+    An answer goes from a Markdown cell that begins with `**Answer.**`, below the heading
+    `## Exercises`, to the next heading, code and outputs included. `make(text)` makes a cell
+    of Markdown.
+    """
+    done, is_open, in_exercises = [], False, False
+    for cell in cells:
+        if cell.cell_type != "markdown" or not (in_exercises or EXERCISES.search(cell.source)):
+            done.append(cell)
+            continue
+        texts = pieces(cell.source)
+        for text in texts:
+            heading = HEADING.match(text)
+            if heading and is_open:
+                done.append(make(ANSWER_ENDS))
+                is_open = False
+            if heading and len(heading[1]) <= len("##"):
+                in_exercises = bool(EXERCISES.match(text))
+            if in_exercises and not is_open and text.startswith("**Answer.**"):
+                done.append(make(ANSWER_BEGINS))
+                is_open = True
+            done.append(cell if len(texts) == 1 else make(text.strip()))
+    return done + ([make(ANSWER_ENDS)] if is_open else [])
 
 
 def unlink(code):

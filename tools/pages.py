@@ -359,7 +359,7 @@ def shown(nb):
                     or data.get("text/plain")
                     or ""
                 )
-                is_plot = images and "Created with matplotlib" in text
+                is_plot = images and '<g id="figure_1">' in text
                 if is_plot or "image/png" in images:
                     text = f"<{', '.join(images)}>"
                 parts.append(text)

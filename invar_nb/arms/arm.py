@@ -245,6 +245,9 @@ class Source(msgspec.Struct, frozen=True):
     limit: float | None = None  # --limit of lm-eval
     other_metrics: list[Line] = []  # that could have been read
     other_filters: list[Line] = []  # that could have been read
+    perturbed_rows: Count = 0  # of HELM, which were not read
+    grouping: dict[Line, Count] = {}  # column that may name clusters -> its values
+    index: Literal["id", "not read"] | None = None  # how a column without a name is read
 
 
 class TensorName(msgspec.Struct, frozen=True):

@@ -479,6 +479,24 @@ def _describe_arm(role: str, arm: object) -> str:
     return f"{arm.kind} ({role} {arm.model!r})" if arm.model else f"{arm.kind} ({role})"
 
 
+def _check_results_files(baseline: object, candidate: object) -> None:
+    "Refuse two arms of lm-eval if only one of them was read with its results file."
+    arms = {"baseline": baseline, "candidate": candidate}
+    sources = {
+        role: arm.source
+        for role, arm in arms.items()
+        if isinstance(arm, Arm) and arm.source.get("format") == "lm-eval"
+    }
+    lacking = [role for role, source in sources.items() if source.get("unchecked")]
+    if len(sources) == 2 and len(lacking) == 1:
+        file = sources[lacking[0]].get("file")
+        _refuse_pair(
+            "both must be read with the results file of lm-eval, or both without",
+            f"no results_*.json beside {file!r} of the {lacking[0]}",
+            "Copy it there, or compare the two paths, which reads both alike",
+        )
+
+
 def _check_kinds(baseline: object, candidate: object) -> None:
     "Refuse two objects that are not arms of one kind."
     arms = baseline, candidate
@@ -555,6 +573,7 @@ def pair(
     same_unit: bool = False,  # scores are in one unit, however far apart
 ) -> Pair:
     "Match two arms item by item; a PairingError names the first thing in which they differ."
+    _check_results_files(baseline, candidate)
     _check_kinds(baseline, candidate)
     a, b = baseline, candidate
     if intersect:

@@ -35,7 +35,14 @@ from invar_nb.foundations.interval import (
     Shown,
     alpha_of,
 )
-from ..foundations.refuse import UsageError, as_choice, as_count, as_fraction, refuse
+from invar_nb.foundations.refuse import (
+    UsageError,
+    as_choice,
+    as_count,
+    as_fraction,
+    refuse,
+    shown,
+)
 from invar_nb.metrics.metric import (
     Metric,
     ends_of_change,
@@ -45,7 +52,7 @@ from invar_nb.metrics.metric import (
     prepare_metric,
     values_without,
 )
-from ..statistics.bootstrap import BootstrapPlan, bootstrap_analysis
+from ..statistics.bootstrap import RESAMPLES, BootstrapPlan, bootstrap_analysis
 from invar_nb.statistics.jackknife import (
     Jackknife,
     jackknife_ratio,
@@ -81,6 +88,7 @@ class Settings:
         "Check all settings; raises UsageError, also for settings that contradict each other."
         as_choice(self.method, METHODS, where="compare", name="method", error=UsageError)
         _check_independent(self.units)
+        _check_resample(self.resample)
         level = as_fraction(self.level, where="compare", name="level", error=UsageError)
         object.__setattr__(self, "level", level)
         if self.method == "jackknife":
@@ -113,6 +121,19 @@ class Settings:
             level=level,
             resample=self.resample,
         )
+
+
+def _check_resample(resample: str) -> None:
+    "Raise UsageError for what a bootstrap cannot draw; documents and others are units."
+    if resample in ("documents", "clusters", "items"):
+        refuse(
+            "compare",
+            f"resample must be one of {', '.join(map(repr, RESAMPLES))}",
+            shown(resample),
+            f'What is independent is said by units="{resample}"',
+            error=UsageError,
+        )
+    as_choice(resample, RESAMPLES, where="compare", name="resample", error=UsageError)
 
 
 def _check_independent(units: str) -> None:

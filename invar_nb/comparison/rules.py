@@ -253,6 +253,9 @@ class Rules(Settings):
         _check_gate(self.gate)
         _check_margin(self.margin)
         object.__setattr__(self, "margin", _plain_margin(self.margin))
+        for name in _WORDS:
+            words = _words_by_metric(getattr(self, name), self.metrics)
+            object.__setattr__(self, name, words)
         _check_words(self)
         _check_pooling(self.pooling)
 
@@ -280,8 +283,8 @@ class MoreRules(TypedDict, total=False):
     deciding: str | Collection[str]
     required: str | None
     pooling: str | Mapping[str, float] | None
-    better: str | Mapping[str, str]  # a word alone is that of scores
-    scale: Mapping[str, str]
+    better: str | Mapping[str, str]  # a word alone is that of scores, or of the one metric
+    scale: str | Mapping[str, str]
     multiplicity: str
     intersect: bool
     drop_failed: bool
@@ -319,7 +322,8 @@ def _as_names(rule: str, value: object) -> tuple[str, ...] | None:
         return None
     is_list = isinstance(value, Collection) and not isinstance(value, Mapping)
     if not is_list or not all(isinstance(name, str) for name in value):
-        _refuse(f"{rule} must be a list of names", value, "Name them")
+        cure = "Name them, or pass a Metric" if rule == "metrics" else "Name them"
+        _refuse(f"{rule} must be a list of names", value, cure)
     return tuple(value)
 
 
@@ -389,14 +393,20 @@ def _plain_margin(margin: object) -> object:
     return float(margin)
 
 
+def _words_by_metric(words: object, metrics: Sequence[str]) -> object:
+    "A word alone as that of the metric, where one is named; anything else as it is."
+    if isinstance(words, str) and len(metrics) == 1:
+        return {metrics[0]: words}
+    return words
+
+
 def _check_words(rules: Rules) -> None:
     "Raise UsageError for an unknown direction (`better`) or scale of a metric of runs."
     for rule, words in _WORDS.items():
         word_by_metric = getattr(rules, rule)
         if not isinstance(word_by_metric, Mapping):
-            _refuse(
-                f"{rule} must name metrics", word_by_metric, f"Write {{'loss': {words[0]!r}}}"
-            )
+            example = dict.fromkeys(rules.metrics or ("loss",), words[0])
+            _refuse(f"{rule} must name metrics", word_by_metric, f"Write {rule}={example}")
         for name, word in word_by_metric.items():
             as_choice(word, words, where="study", name=f"{rule} of {name}", error=UsageError)
 

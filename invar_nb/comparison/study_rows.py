@@ -142,12 +142,9 @@ def _check_margin_of_score(
     """
     if "score" not in margins:
         return
-    titles = dict.fromkeys(
-        d.title
-        for m in measured.values()
-        for (name, _), d in m.differences.items()
-        if name == "score"
-    )
+    titles: dict[str, None] = {}
+    for m in measured.values():
+        titles |= {d.title: None for (name, _), d in m.differences.items() if name == "score"}
     unnamed = [title for title in titles if title not in margins]
     if len(titles) > 1 and len(unnamed) > 1:
         refuse(

@@ -16,7 +16,7 @@ import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 from scipy.special import gammaln
@@ -523,6 +523,19 @@ def _without_copies(units: Units, pair: Pair) -> Units:
     return replace(merged, copied=first_row[copies], has_near_copies=len(approximate) > 0)
 
 
+def _refuse_without_clusters(pair: Pair, asked: str) -> NoReturn:
+    "Refuse units that no column of the data names; the cure names a likely column."
+    column = next(iter(pair.baseline.source.get("grouping", {})), None)
+    role = "cluster='...' of a table" if column is None else f"cluster={column!r}"
+    refuse(
+        "compare",
+        f"units={asked!r} needs a document or cluster for every row",
+        "none",
+        f"Say {role}, or leave units out",
+        error=UsageError,
+    )
+
+
 def choose_units(
     pair: Pair,
     *,
@@ -533,13 +546,7 @@ def choose_units(
     Raises PairingError if windows are to be taken in text order but the files have two."""
     check_units(asked, pair.kind)
     if asked in ("documents", "clusters") and pair.clusters is None:
-        refuse(
-            "compare",
-            f"units={asked!r} needs an id for every row",
-            "none",
-            "Give the ids with the data, or leave units out",
-            error=UsageError,
-        )
+        _refuse_without_clusters(pair, asked)
     if pair.kind == "losses":
         return _units_of_losses(pair, asked)
     return _units_of_items(pair, asked)

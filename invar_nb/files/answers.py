@@ -12,7 +12,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Number
@@ -332,9 +332,10 @@ def _reason_no_slice(
     values: Sequence[str | None],
     label: Sequence,
     chosen: tuple[str, ...] | None,  # columns to slice by; None: those that qualify
+    asked: Collection[str] = (),  # columns that slice beside those that qualify
 ) -> str | None:
     "Why a column does not slice the examples, in words that follow its name; None if it does."
-    if name == "language" or name in (chosen or ()):
+    if name == "language" or name in (chosen or ()) or name in asked:
         n_values = len(set(values))
         return f"has {n_values} different values" if n_values > ASKED_VALUES else None
     reason = next(_reasons_against(name, values, label), None)
@@ -373,12 +374,16 @@ class _Column:
 
 
 def _as_slice(
-    name: str, cells: list, label: Sequence, chosen: tuple[str, ...] | None
+    name: str,
+    cells: list,
+    label: Sequence,
+    chosen: tuple[str, ...] | None,
+    asked: Collection[str] = (),
 ) -> _Column:
     "The values of a column as text, and why they do not slice the examples, if so."
     try:
         values = [_slice_value(cell) for cell in cells]
-        return _Column(values, _reason_no_slice(name, values, label, chosen))
+        return _Column(values, _reason_no_slice(name, values, label, chosen, asked))
     except TypeError as error:
         return _Column([], f"holds {error}{_example_of_field(name, cells)}")
 
@@ -416,6 +421,7 @@ def _slices(
     requested: str | Iterable[str] | None,  # names of columns; None: those that qualify
     label: list,
     where: str,
+    asked: Collection[str] = (),  # columns that slice although they have many values
 ) -> _Slicing:
     """Decide for each further column whether it slices the examples, the language first.
 
@@ -425,7 +431,7 @@ def _slices(
     chosen = _as_chosen(requested, names, where)
     slicing = _Slicing({}, {})
     for name in sorted(names, key=lambda name: (name != "language", name)):
-        column = _as_slice(name, columns[name], label, chosen)
+        column = _as_slice(name, columns[name], label, chosen, asked)
         if column.reason is None:
             slicing.slices[name] = column.values
         elif name in (chosen or ()):
@@ -755,6 +761,7 @@ def predictions_from_columns(
     places: Sequence[str] | None = None,  # what an error calls each row, such as "line 17"
     where: str = "Predictions",  # what an error calls the whole
     slices: Sequence[str] | None = None,  # columns to slice by; None: those that qualify
+    asked: Collection[str] = (),  # and columns that qualify with up to ASKED_VALUES values
     cluster: str | None = None,  # column that says what examples belong to
     normalize: bool = False,  # divide probabilities of few digits by their sum
     **fields,  # labels, model, ambiguous, ambiguous_label; checkpoint, tokenizer
@@ -774,7 +781,8 @@ def predictions_from_columns(
     if normalize and classes.probabilities:
         confidence = numbers.get("confidence")
         n_normalized = _normalize(rows, classes.probabilities, confidence)
-    slicing = _slices(_slice_columns(columns, cluster), slices, columns["label"], where)
+    further = _slice_columns(columns, cluster)
+    slicing = _slices(further, slices, columns["label"], where, asked)
     model = _shared_value("model", fields.pop("model", ""), columns, where)
     arm = {name: fields.pop(name, "") for name in ("checkpoint", "tokenizer")}
     return Predictions(
@@ -988,13 +996,14 @@ def _predictions_in_table(
     "The predictions in the bytes of a table, whose columns and rows the options name."
     roles = {role: options.pop(role, None) for role in ("id", "label", "prediction")}
     named_fields = [*roles.values(), options.get("cluster"), *(options.get("slices") or ())]
-    fields = [*filter(None, named_fields), *options.pop("fields", ())]
+    asked = tuple(options.pop("fields", ()))
+    fields = [*filter(None, named_fields), *asked]
     wanted = Wanted(options.pop("at", ""), fields)
     table = parse_table(data, name=str(path), rows=rows, wanted=wanted)
     where = f"read_predictions: {path}"
     columns = name_answers(table.columns, roles, where)
     return predictions_from_columns(
-        columns, places=table.places, where=where, model=model, **options
+        columns, places=table.places, where=where, model=model, asked=asked, **options
     )
 
 
@@ -1004,7 +1013,8 @@ def read_predictions(
     model: str = "",  # a name for reports
     rows: tuple[str, str] | None = None,  # column, word: only the rows that have it there
     **options,  # id, label, prediction: columns, or paths in a row; at: path of the rows in a
-    # file of JSON; fields: further paths; and those of predictions_from_columns
+    # file of JSON; fields: further paths or columns, which slice; and those of
+    # predictions_from_columns
 ) -> Predictions:
     "Predictions from a file, as `predictions_from_columns` makes them of its columns."
     data = read_file(path, "read_predictions")

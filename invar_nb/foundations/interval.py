@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 # %% ../../nbs/foundations/05_interval.ipynb #c003
-from .refuse import UsageError, as_fraction, is_number, refuse
+from .refuse import UsageError, as_fraction, is_number, refuse, shown
 from .upward import upper
 
 # %% ../../nbs/foundations/05_interval.ipynb #c027
@@ -66,7 +66,7 @@ def reach_of(
 def as_axes(ax: object, size: tuple[float, float]):  # width and height in inches
     """The axes given, or new ones of this size if `ax` is None.
 
-    Raises UsageError where matplotlib is not installed."""
+    Raises UsageError where matplotlib is not installed, and for anything but axes."""
     try:
         from matplotlib import pyplot
     except ModuleNotFoundError:
@@ -80,6 +80,14 @@ def as_axes(ax: object, size: tuple[float, float]):  # width and height in inche
         )
     if ax is None:
         return pyplot.subplots(figsize=size, layout="constrained")[1]
+    if not hasattr(ax, "set_yticks"):
+        refuse(
+            "plot",
+            "plot takes the axes of Matplotlib to draw on",
+            shown(ax),
+            "To save a picture write .plot().figure.savefig('picture.png')",
+            error=UsageError,
+        )
     return ax
 
 # %% ../../nbs/foundations/05_interval.ipynb #forst1

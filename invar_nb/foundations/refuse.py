@@ -17,6 +17,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
+from os.path import commonprefix
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
@@ -533,10 +534,45 @@ def as_names(
 
 # %% ../../nbs/foundations/00_refuse.ipynb #a6qpek48
 def _abbreviates(text: str, name: str) -> bool:
-    "Whether a text abbreviates a name: its letters occur there in order (ppl, perplexity)."
+    """Whether a text abbreviates a name.
+
+    It begins a word of the name (f1, m.f1), or its letters, at least three, occur in the name
+    in order, beginning with the first (ppl, perplexity)."""
+    if len(text) < 2:
+        return False
+    if any(word.startswith(text) for word in re.split(r"[\W_]+", name)):
+        return True
+    if len(text) < 3 or text[0] != name[:1]:
+        return False
     letters = iter(name)
     # `in` uses up the iterator as far as the letter, so each is looked for after the last
-    return len(text) > 1 and all(letter in letters for letter in text)
+    return all(letter in letters for letter in text)
+
+
+def _edit_distance(a: str, b: str) -> int:
+    "Number of letters to add, leave out, replace or swap with the next: 1 of levle and level."
+    before_last: list[int] = []
+    last = list(range(len(b) + 1))
+    for i, letter in enumerate(a, 1):
+        row = [i]
+        for j, other in enumerate(b, 1):
+            row.append(min(last[j] + 1, row[-1] + 1, last[j - 1] + (letter != other)))
+            if i > 1 and j > 1 and a[i - 2 : i] == other + b[j - 2]:
+                row[j] = min(row[j], before_last[j - 2] + 1)
+        before_last = last
+        last = row
+    return last[-1]
+
+
+def _misspells(text: str, name: str) -> bool:
+    """Whether a text is a name with few wrong letters, or ends otherwise (golden, gold).
+
+    Few are one in three, of a short name one; the names of one letter are all different."""
+    longest = max(len(text), len(name))
+    same_start = len(commonprefix((text, name)))
+    if same_start >= 4 and 3 * same_start >= 2 * min(len(text), len(name)):
+        return True
+    return longest > 1 and _edit_distance(text, name) <= max(1, longest // 3)
 
 
 def nearest(text: object, names: Iterable[str]) -> str | None:
@@ -545,7 +581,8 @@ def nearest(text: object, names: Iterable[str]) -> str | None:
     Upper and lower case and blanks around do not count."""
     text = str(text).strip().lower()
     name_of = {str(name).strip().lower(): name for name in names}
-    candidates = difflib.get_close_matches(text, name_of, n=1, cutoff=0.5)
+    similar = difflib.get_close_matches(text, name_of, n=5, cutoff=0.5)
+    candidates = [folded for folded in similar if _misspells(text, folded)]
     candidates += [folded for folded in name_of if _abbreviates(text, folded)]
     if candidates:
         return name_of[candidates[0]]

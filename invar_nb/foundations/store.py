@@ -6,8 +6,8 @@
 __all__ = ['MOST_VALUES', 'ASIDE', 'ABSENT', 'CLOSE', 'INTERVALS', 'OF_INTERVAL', 'MOST_BYTES', 'MOST_LINE', 'canonical_json',
            'check_values', 'strict_json', 'digest', 'as_shape', 'canonical_text', 'content_digest', 'now',
            'read_document', 'width_of', 'differences', 'first_difference', 'as_file', 'as_path', 'open_file',
-           'read_file', 'read_lines', 'file_digest', 'lock_file', 'locked', 'reserved', 'staging', 'clear_staging',
-           'whole_file', 'write_bytes', 'write_folder']
+           'read_file', 'read_lines', 'lines_of', 'file_digest', 'lock_file', 'locked', 'reserved', 'staging',
+           'clear_staging', 'whole_file', 'write_bytes', 'write_folder']
 
 # %% ../../nbs/foundations/02_store.ipynb #c032
 import contextlib
@@ -535,13 +535,18 @@ def read_lines(path: str | os.PathLike, where: str) -> Iterator[tuple[str, bytes
 
     The name is such as 'compare, line 17'. A line of more than MOST_LINE bytes is refused."""
     with open_file(path, where) as file:
-        lines = iter(partial(file.readline, MOST_LINE + 1), b"")
-        for number, line in enumerate(lines, 1):
-            name = f"{where}, line {number}"
-            if len(line) > MOST_LINE:
-                must = f"a line must have at most {MOST_LINE:,} bytes"
-                refuse(name, must, "more", "Is this a file of rows?", code="large")
-            yield name, line
+        yield from lines_of(file, where)
+
+
+def lines_of(file: BinaryIO, where: str) -> Iterator[tuple[str, bytes]]:
+    "Yield (name for errors, bytes) of each line of an open file, as `read_lines` does."
+    lines = iter(partial(file.readline, MOST_LINE + 1), b"")
+    for number, line in enumerate(lines, 1):
+        name = f"{where}, line {number}"
+        if len(line) > MOST_LINE:
+            must = f"a line must have at most {MOST_LINE:,} bytes"
+            refuse(name, must, "more", "Is this a file of rows?", code="large")
+        yield name, line
 
 
 def file_digest(file: str | os.PathLike | BinaryIO) -> str:

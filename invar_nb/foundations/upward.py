@@ -14,7 +14,9 @@ UPWARD = {  # name in an upper layer -> what lower layers use it for
     "totals_difference": "UnitTotals.difference",
     "report_of": "Study.report",
     "RunsArm": "runs in the place of an arm",
-    "read_plain": "compare of two tables of scores",
+    "read_plain": "compare of two tables of scores or losses",
+    "read_predictions": "compare of two tables of answers",
+    "predictions_from_columns": "compare of two DataFrames of answers",
     "compare_models": "compare of two paths",
 }
 _PACKAGE: dict[str, Callable[[str], Callable]] = {}  # "find" -> as given to `provide`

@@ -28,6 +28,8 @@ from invar_nb.foundations.refuse import (
     is_number,
     refuse,
     refuse_first,
+    shown,
+    suggest,
 )
 
 # %% ../../nbs/metrics/00_metric.ipynb #det1
@@ -551,9 +553,21 @@ def as_metric(
     "The metric itself, or the one of this name; an unknown name is refused."
     if isinstance(metric, Metric):
         return metric
-    if isinstance(metric, str) and metric in METRICS:
-        return METRICS[metric]
-    return METRICS[as_choice(metric, METRICS, where=where, name="a metric", error=UsageError)]
+    if not isinstance(metric, str) or metric not in METRICS:
+        _refuse_metric(metric, where)
+    return METRICS[metric]
+
+
+def _refuse_metric(metric: object, where: str) -> NoReturn:
+    "Raise UsageError for an unknown metric, which may be one that is not registered."
+    own = "Choose one of them, or pass your own to register_metric first"
+    refuse(
+        where,
+        f"a metric must be one of {', '.join(map(repr, METRICS))}",
+        shown(metric),
+        suggest(metric, METRICS, own) if isinstance(metric, str) else own,
+        error=UsageError,
+    )
 
 
 def refuse_kind(

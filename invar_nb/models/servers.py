@@ -418,13 +418,20 @@ def identify(
 
 def _check_engine(engine: str, wanted: str) -> None:
     "Raise ContractError for an engine that is not the wanted one, or that is llama.cpp."
-    if engine == "llamacpp" or wanted not in ("openai", engine):
+    if engine == "llamacpp":
         refuse(
             _WHERE,
-            f"the server must be {wanted}, as its address says, and give "
-            "log-probabilities of a prompt",
+            "the server must give log-probabilities of a prompt",
+            "llama.cpp's, which gives none",
+            "Score the GGUF file itself, or compare the logs of llama-perplexity",
+            code="engine",
+        )
+    if wanted not in ("openai", engine):
+        refuse(
+            _WHERE,
+            f"the server must be {wanted}, as its address says",
             engine,
-            "Write openai: before the URL; of llama.cpp, score the GGUF itself",
+            "Write openai: before the URL",
             code="engine",
         )
 

@@ -97,6 +97,10 @@ class Reader:
     is_guess: bool = False  # recognised by columns alone: the file may be another, damaged
     # reads two files at once, if together they say more than each by itself
     read_pair: Callable[[Path, Path], Pair] | None = None
+    # files of all arms, names of tasks -> options of `read` by which all are read alike
+    read_alike: Callable[[Mapping[str, Path], Sequence[str]], Mapping[str, object]] | None = (
+        None
+    )
     # refuses files that do not fit together: files, reading, arms of each file
     check_together: Callable[[Mapping, Reading, Sequence], None] | None = None
     example: Example | None = None

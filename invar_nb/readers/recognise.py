@@ -4,15 +4,18 @@
 
 # %% auto #0
 __all__ = ['SEEDS', 'LOSSES', 'ANSWERS', 'RUNS', 'CURVES', 'NAMED', 'READERS', 'first_names', 'is_losses', 'is_answers',
-           'is_runs', 'refuse_runs', 'named_only', 'curves_of', 'refuse_curves', 'describe_kinds', 'find_arms',
-           'find_source', 'read_together', 'read_arms']
+           'is_runs', 'refuse_runs', 'named_only', 'curves_of', 'refuse_curves', 'describe_kinds', 'cure_of_one_table',
+           'find_arms', 'evidence_at', 'find_source', 'read_together', 'read_arms']
 
 # %% ../../nbs/readers/20_recognise.ipynb #c008
 import codecs
+import contextlib
 import csv
 import os
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NoReturn
 
@@ -34,7 +37,13 @@ from invar_nb.foundations.refuse import (
 )
 from ..foundations.store import as_file, as_path, open_file
 from .every_eval import EVERY_EVAL
-from .forms import FORMS, TRAINER_CURE, is_one_run, trainer_states
+from invar_nb.readers.forms import (
+    FORMS,
+    TRAINER_CURE,
+    arms_of_form,
+    is_one_run,
+    trainer_states,
+)
 from .inspect_logs import INSPECT
 from invar_nb.readers.llama_cpp import (
     LOGITS,
@@ -47,6 +56,7 @@ from invar_nb.readers.named_columns import (
     ARRAYS,
     TABLE,
     USUAL,
+    cure_side_by_side,
     text_id,
 )
 from .reader import Example, Reader, Reading, json_lines
@@ -365,17 +375,33 @@ def _words_of_arms(cells: Sequence, keys: Sequence, are_runs: bool) -> list[str]
     return words if _have_same_items(texts, keys) else []
 
 
+def cure_of_one_table(path: str) -> str:
+    "What to do with one table of two models, as rows or as columns; '' where it holds none."
+    arms = find_arms(path)
+    if arms:
+        command = shlex.join(["invar-nb", "compare", path, "--column", f"arm={arms}"])
+        return f"{path} has several arms: {command}, the baseline first"
+    try:
+        return cure_side_by_side(path, read_table(as_path(path)).names)
+    except (ContractError, OSError):
+        return ""
+
+
 def find_arms(path: str | os.PathLike) -> str | None:
     "'COLUMN=WORD,WORD' for a table that seems to hold several arms; None if it does not."
     try:
-        table = read_table(as_path(path))
+        path = as_path(path)
+        arms = arms_of_form(path, first_names(path))
+        if arms is not None:
+            return arms
+        table = read_table(path)
     except (ContractError, OSError):
         return None
-    key_names = (*USUAL["id"], "seed")
+    key_names = (*USUAL["id"], *SEEDS)
     key = next((name for name in table.names if name.strip().lower() in key_names), None)
     if key is None:
         return None
-    are_runs = key.strip().lower() == "seed"
+    are_runs = key.strip().lower() in SEEDS
     for name in table.names:
         if name == key:
             continue
@@ -390,6 +416,11 @@ def _cure_of_folder(path: Path) -> str:
     for file in sorted(path.iterdir(), reverse=True):
         if is_logit_file(file) or is_perplexity_log(file):
             return f"Name one file of it, such as {file}"
+    files = [
+        file for file, reader in _readers_of_files(path, Reading()).items() if reader.read
+    ]
+    if files:
+        return f"Name one file of it, such as {files[-1]}"
     return "Check the path, or write a table with id and score"
 
 
@@ -458,9 +489,84 @@ def _refuse_unknown(path: Path) -> NoReturn:
         + ", ".join(reader.known_by for reader in READERS if reader.read),
         evidence,
         cure,
+        code="unknown",
     )
 
 # %% ../../nbs/readers/20_recognise.ipynb #rec00004
+def _recognise(path: Path, names: set[str], reading: Reading) -> Reader | None:
+    "The first reader that recognises a file or folder; None if none does."
+    recognising = (reader for reader in READERS if reader.recognise(path, names, reading))
+    return next(recognising, None)
+
+
+_MOST_FILES = 100  # of a folder that are looked at
+
+
+def _readers_of_files(folder: Path, reading: Reading) -> dict[Path, Reader]:
+    "File -> its reader, for the files of a folder that some reader recognises."
+    readers: dict[Path, Reader] = {}
+    for file in sorted(folder.iterdir())[:_MOST_FILES]:
+        if not file.is_file():
+            continue
+        with contextlib.suppress(ContractError):  # a damaged file among others
+            reader = _recognise(file, first_names(file), reading)
+            if reader is not None:
+                readers[file] = reader
+    return readers
+
+
+def evidence_at(path: Path, reading: Reading) -> Path:
+    """The one file of results in a folder that is not results as a whole; else the path.
+
+    Files that bear the marks of a tool come before those that its columns alone make a table,
+    of which other tools keep several in one folder.
+    """
+    if not path.is_dir() or _recognise(path, set(), reading) or _report_in(path):
+        return path
+    readers = _readers_of_files(path, reading)
+    of_tools = [file for file, reader in readers.items() if not reader.is_guess]
+    read = [file for file in of_tools if readers[file].read]
+    files = read or of_tools or [*readers]
+    return files[0] if len(files) == 1 else path
+
+
+_REPORT = "report.json"
+
+
+def _report_in(folder: Path) -> Mapping:
+    "The document of a report of this package in a folder; {} if there is none."
+    try:
+        document = msgspec.json.decode((folder / _REPORT).read_bytes())
+    except (msgspec.DecodeError, RecursionError, OSError):
+        return {}
+    is_object = isinstance(document, dict)
+    if is_object and str(document.get("schema")).startswith("invar_nb/report/"):
+        return document
+    return {}
+
+
+def _evidence_of_report(folder: Path, report: Mapping) -> list[Path]:
+    "The files of a report's arms that can be read again: losses, answers and runs."
+    files = [folder / str(arm.get("file")) for arm in report.get("arms", {}).values()]
+    return [file for file in files if file.suffix in (".jsonl", ".parquet") and file.is_file()]
+
+
+def _refuse_report(folder: Path, report: Mapping) -> NoReturn:
+    "Refuse a report in the place of evidence; the cure names evidence in it that is read."
+    models = [str(arm.get("model")) for arm in report.get("arms", {}).values()]
+    cure = "Give the files that it was made from, as they were given then"
+    files = _evidence_of_report(folder, report)
+    if files:
+        cure = f"Give the evidence in it: {' '.join(map(str, files[:2]))}"
+    refuse(
+        "find_source",
+        "a file or folder must be results of a model",
+        f"{str(folder)!r}, a report of invar-nb on {listed(models)}",
+        cure,
+        error=UsageError,
+    )
+
+
 def find_source(
     path: str | os.PathLike,
     reading: Reading | None = None,  # a named column of losses or scores decides for a table
@@ -469,12 +575,14 @@ def find_source(
 
     ContractError if there is none, or it may be of two kinds.
     """
-    path = as_path(path)
     reading = reading or Reading()
+    path = evidence_at(as_path(path), reading)
     _check_not_empty(path)
     names = first_names(path)
-    recognising = (reader for reader in READERS if reader.recognise(path, names, reading))
-    reader = next(recognising, None)
+    reader = _recognise(path, names, reading)
+    folder = path.parent if path.name == _REPORT else path
+    if report := _report_in(folder):
+        _refuse_report(folder, report)
     if reader is None:
         _refuse_unknown(path)
     if reader.read is None:
@@ -596,9 +704,15 @@ def _check_one_kind(paths: Mapping[str, str | os.PathLike], readers: Mapping) ->
     )
 
 # %% ../../nbs/readers/20_recognise.ipynb #rec00008
-def _read_one(name: str, path: Path, reader: Reader, reading: Reading) -> dict[str, Arm]:
+def _read_one(
+    name: str,
+    path: Path,
+    reader: Reader,
+    reading: Reading,
+    alike: Mapping[str, object],  # options by which all arms are read in the same way
+) -> dict[str, Arm]:
     "Task -> arm, from one file or folder; a file without tasks has the one task ''."
-    options = {
+    options = {**alike} | {
         option: value
         for option, value in reading.given().items()
         if option in reader.options and option != "arm"
@@ -613,6 +727,23 @@ def _read_one(name: str, path: Path, reader: Reader, reading: Reading) -> dict[s
     if not reading.same_unit:
         return arms
     return {task: in_one_unit(arm) for task, arm in arms.items()}
+
+
+def _keep_shared_tasks(arms: Mapping[str, dict[str, Arm]]) -> None:
+    """Leave out, in place, the tasks that some arm lacks; each arm notes which ones.
+
+    Without any shared task nothing is left out: `_check_tasks` then says how the arms differ.
+    """
+    names = dict.fromkeys(chain.from_iterable(arms.values()))
+    left_out = [task for task in names if any(task not in arms[name] for name in arms)]
+    if not left_out or len(left_out) == len(names):
+        return
+    for by_task in arms.values():
+        for task in left_out:
+            by_task.pop(task, None)
+        for task, arm in by_task.items():
+            provenance = {**arm.provenance, "tasks_left_out": left_out}
+            by_task[task] = arm.changed(provenance=provenance)
 
 
 def _check_tasks(arms: Mapping[str, Mapping[str, Arm]], reader: Reader) -> None:
@@ -630,9 +761,12 @@ def _refuse_missing_task(task: str, name: str, shared: list[str], reader: Reader
     "Refuse arms because one of them lacks a task; the error names the tasks that both have."
     cure = "Compare runs of the same tasks"
     if shared and "tasks" in reader.options:
-        cure = f"Both have {listed(shared)}: ask for each, as in tasks={shared[0]!r}"
+        cure = (
+            f"Both have {listed(shared)}: say intersect=True to compare these, or ask for "
+            f"each, as in tasks={shared[0]!r}"
+        )
     elif shared:
-        cure = f"Both have {listed(shared)}: leave the rows of other tasks out"
+        cure = f"Both have {listed(shared)}: say intersect=True to compare these"
     refuse(
         "read_together",
         "both must have the same tasks",
@@ -652,6 +786,22 @@ def _read_pairs(
     return arms | {(name, ""): matched.candidate for name, matched in pairs.items()}
 
 
+def _refuse_one_file(paths: Mapping[str, str | os.PathLike]) -> None:
+    "Refuse one table of several arms that was given as baseline and as candidate."
+    base, *others = map(str, paths.values())
+    if not others or {*others} != {base}:
+        return
+    cure = cure_of_one_table(base)
+    if cure:
+        refuse(
+            "read_together",
+            "a table of several arms must be named once",
+            f"{base} as {' and '.join(paths)}",
+            cure,
+            error=UsageError,
+        )
+
+
 def _read_each(
     paths: Mapping[str, str | os.PathLike], reader: Reader, reading: Reading
 ) -> dict[str, dict[str, Arm]]:
@@ -661,11 +811,17 @@ def _read_each(
     of rows of an id, that is the better error, since averaging them would be refused next.
     """
     arms = {}
+    alike: Mapping[str, object] = {}
+    if reader.read_alike and len(paths) > 1:
+        files = {name: as_path(path) for name, path in paths.items()}
+        alike = reader.read_alike(files, reading.tasks)
     for name, path in paths.items():
         try:
             with of_part(name):
-                arms[name] = _read_one(name, as_path(path), reader, reading)
+                arms[name] = _read_one(name, as_path(path), reader, reading, alike)
         except ContractError as error:
+            if error.code == "repeated":
+                _refuse_one_file(paths)
             if error.code == "repeated" and reader.check_together:
                 reader.check_together(paths, reading, ())  # raises the better error, if any
             raise
@@ -698,6 +854,7 @@ def read_together(
 ) -> dict[tuple[str, str], Arm]:  # (name, task) -> arm; task "" where files have none
     "Read files or folders of one kind, with the same tasks in each; PairingError otherwise."
     reading = reading or Reading()
+    paths = {name: evidence_at(as_path(path), reading) for name, path in paths.items()}
     readers = {name: find_source(path, reading) for name, path in paths.items()}
     _check_one_kind(paths, readers)
     reader = next(iter(readers.values()))
@@ -705,6 +862,8 @@ def read_together(
     if reader.read_pair and len(paths) > 1:
         return _read_pairs(paths, reader)
     arms = _read_each(paths, reader, reading)
+    if reading.intersect:
+        _keep_shared_tasks(arms)
     _check_tasks(arms, reader)
     if reading.intersect:
         _keep_shared_items(arms)

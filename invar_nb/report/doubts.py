@@ -503,8 +503,22 @@ def other_scores(arm: Arm) -> Iterator[str]:
             "column for each label."
         )
         return
+    yield from _what_was_not_checked(arm)
+    yield from _what_else_there_is(arm.source)
+
+
+def _what_was_not_checked(arm: Arm) -> Iterator[str]:
+    "Which tasks of lm-eval were left out, and what its files lack to be checked."
     source = arm.source
-    if source.get("unchecked"):
+    if left_out := arm.provenance.get("tasks_left_out"):
+        yield f"Left out, since not all have them: {', '.join(left_out)}."
+    if lacking := source.get("lacking_results"):
+        yield (
+            f"No results_*.json lies beside the samples of the {lacking}: all were read from "
+            "their samples alone, multiple choice as scores. Copy it there to use all that "
+            "the files have."
+        )
+    elif source.get("unchecked"):
         yield (
             "Samples of lm-eval without their results file: how many rows there must be, the "
             "version and hash of the task, and the harness's own number were not checked."
@@ -514,6 +528,11 @@ def other_scores(arm: Arm) -> Iterator[str]:
             "The results file of this release of lm-eval has no hashes of the samples: only "
             "their mean and their number, where it has them, were checked against it."
         )
+    yield from _notes_on_rows(source)
+
+
+def _what_else_there_is(source: Mapping) -> Iterator[str]:
+    "Which other scores and filters the files of an arm hold."
     task = source.get("task")
     of_task = ""
     if task:
@@ -529,6 +548,21 @@ def other_scores(arm: Arm) -> Iterator[str]:
         yield (
             f"The filter{of_task} is {source.get('filter')}; the files also have "
             f"{', '.join(map(str, filters))} (--set filter={filters[0]})."
+        )
+
+
+def _notes_on_rows(source: Mapping) -> Iterator[str]:
+    "Which rows and columns of the files are left out, or count as independent."
+    if n_perturbed := source.get("perturbed_rows"):
+        rows = "1 row" if n_perturbed == 1 else f"{n_perturbed:,} rows"
+        yield f"{rows} of perturbed instances left out, as in the main scores of HELM."
+    if index := source.get("index"):
+        is_id = "is not read" if index == "not read" else "is the id by which rows are matched"
+        yield f"The first column of the table has no name and {is_id}."
+    for column, n_values in source.get("grouping", {}).items():
+        yield (
+            f"Examples count as independent, but only {n_values:,} values of {column} occur: "
+            f"--column cluster={column} counts these."
         )
 
 # %% ../../nbs/report/04_doubts.ipynb #bcut01

@@ -50,6 +50,8 @@ def _kind_of_folder(path: Path, reading: Reading | None) -> str:
     try:
         return find_source(path, reading).name
     except ContractError as error:
+        if error.code != "unknown":
+            raise
         raise UsageError(
             f"{error} A model folder has config.json.",
             must=error.must,

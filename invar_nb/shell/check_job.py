@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..comparison.rows import BASELINE
+from ..readers.lm_eval import LM_EVAL
 from .arm_kind import LOCAL, SCORED
 from .options import UNREAD, refuse_unread, usage
 from .settings import DIVERGENCE, Columns, Comparing, Job, roles_of
@@ -298,7 +299,7 @@ def check_read(comparison: Comparison) -> None:
     else:
         if "files" not in situations:
             check_roles(job.columns, ("cluster",), "questions that models answer")
-        refuse_directions(job.asked.better, job.columns.score)
+        refuse_directions(job.asked.better, job.columns.score, [*comparison.kinds.values()])
     refuse_unread(job.asked, situations, reasons)
     refuse_unread(job.scoring, situations, reasons)
 
@@ -315,9 +316,16 @@ def check_roles(
             usage(must, source, "Leave it out")
 
 
-def refuse_directions(better: Sequence[str] | None, scores: Sequence[str] | None) -> None:
-    "Raise UsageError for --better for a named metric where only one score is compared."
-    if len(scores or ()) > 1:
+def refuse_directions(
+    better: Sequence[str] | None,
+    scores: Sequence[str] | None,
+    kinds: Sequence[str],  # of the arms
+) -> None:
+    """Raise UsageError for --better for a named metric where only one score is compared.
+
+    A folder of lm-eval may have a score of each task; its reader knows their names.
+    """
+    if len(scores or ()) > 1 or LM_EVAL.name in kinds:
         return
     for text in better or ():
         metric, mark, word = text.rpartition("=")

@@ -227,15 +227,13 @@ def check_arms(request: Request) -> None:
     got = "no BASELINE" if request.candidates else "none"
     cure = "Name both, or give --study FILE with baseline and others under [arms]"
     if baseline:
-        from invar_nb.readers.recognise import find_arms
+        from invar_nb.readers.recognise import cure_of_one_table
 
         got = "no CANDIDATE"
         is_model = Path(baseline, "config.json").is_file()
         word = "score" if is_model else "evaluate"
         cure += f"; for one alone: invar-nb {word} {baseline}"
-        arms = find_arms(baseline)
-        if arms:
-            cure = f"{baseline} has several arms: --column arm={arms}, the baseline first"
+        cure = cure_of_one_table(baseline) or cure
     usage("compare needs BASELINE and CANDIDATE", got, cure)
 
 # %% ../../nbs/shell/32_cli.ipynb #c025

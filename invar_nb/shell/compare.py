@@ -31,7 +31,7 @@ from invar_nb.shell.candidates import (
     short_name,
     with_sizes,
 )
-from .check_job import Comparison, check_job
+from .check_job import Comparison, check_job, refuse_directions
 from invar_nb.shell.file_arms import (
     Collected,
     arms_of_files,
@@ -43,7 +43,7 @@ from invar_nb.shell.file_arms import (
 )
 from .jobs import find_metrics, find_rules
 from .options import settings_of, usage
-from .settings import Columns, Comparing, Job, Measured, Output
+from .settings import Asked, Columns, Comparing, Job, Measured, Output
 from .terminal import say
 
 # %% ../../nbs/shell/26_compare.ipynb #c019
@@ -70,7 +70,7 @@ def compare_all(
     one_file = bool(job.columns.arm)
     arguments = {BASELINE: baseline, **name_candidates(candidates, one_file)}
     names = [name for name in arguments if name != BASELINE]
-    reading = as_reading(job.columns, job.asked.better, job.asked.by, runs=True)
+    reading = as_reading(job.columns, job.asked.better, job.asked.by)
     kinds = {name: arm_kind(argument, reading) for name, argument in arguments.items()}
     comparison = Comparison(arguments=arguments, kinds=kinds, job=job)
     sizes = given_sizes(job.asked.size, names, short_name(baseline))
@@ -170,6 +170,10 @@ def compare_models(
     questions: str | Path | None = None,  # file of questions with candidate answers
     task: str | list | None = None,  # of folders with several; None: all
     same_unit: bool = False,  # scores in files are in one unit, however far apart
+    cluster: str | None = None,  # of a table: the column that says what examples belong to
+    id: str | None = None,  # of a table: the column that names the examples
+    repeats: str = "refuse",  # of an id in a table; "mean" averages its rows
+    better: str | None = None,  # of scores in files: "higher" or "lower"
     by: list[str] | None = None,  # token classes to keep sums for: frequency, context
     rules: Rules = Rules(),
     **scoring: Unpack[ModelOptions],  # of SCORING, as for `--max-length`, ...
@@ -185,11 +189,16 @@ def compare_models(
         candidates = _listed(candidates)
     job = Job(
         output=Output(quiet=True),
+        asked=Asked(by=_columns_in(rules), better=better and _listed(better)),
         scoring=Comparing(
             text=typed_texts(text), questions=questions and str(questions), by=by, **scoring
         ),
         columns=Columns(
-            task=task and _listed(task), same_unit=same_unit, intersect=rules.intersect
+            task=task and _listed(task),
+            same_unit=same_unit,
+            intersect=rules.intersect,
+            column=_typed_columns(cluster=cluster, id=id),
+            repeats=repeats,
         ),
     )
     with tempfile.TemporaryDirectory() as folder:
@@ -210,6 +219,19 @@ def typed_texts(text: str | Path | list | Mapping | None) -> list[str] | None:
     for name, files in text.items():
         typed += [f"{name}={file}" for file in _listed(files)]
     return typed
+
+
+def _columns_in(rules: Rules) -> list[str] | None:
+    "The columns to slice by that must be read; the position of windows is computed."
+    return [name for name in rules.by or () if name != "position"] or None
+
+
+def _typed_columns(**roles: str | None) -> list[str] | None:
+    """Columns given in Python in the form that --column takes; None where there are none.
+
+    cluster="document" -> ["cluster=document"].
+    """
+    return [f"{role}={name}" for role, name in roles.items() if name] or None
 
 
 def _listed(files: object) -> list[str]:
@@ -291,6 +313,11 @@ def _of_one_arm(reading: Reading, columns: Columns) -> Reading:
     return replace(reading, arm={"": rows for rows in chosen})
 
 
+def _as_typed(texts: str | Sequence[str] | None) -> list[str]:
+    "The texts behind a repeated option, from its value in `Reading`."
+    return [texts] if isinstance(texts, str) else [*(texts or ())]
+
+
 def read_alone(
     argument: str,
     reading: Reading,
@@ -299,6 +326,8 @@ def read_alone(
 ) -> dict[str, Arm]:  # task -> arm
     "Task -> arm, of one file or folder; UsageError for a model, which must be scored first."
     kind = arm_kind(argument, reading)
+    if kind != "runs":
+        refuse_directions(_as_typed(reading.better), _as_typed(reading.score), [kind])
     if kind in SCORED:
         usage(
             "evaluate needs a file",

@@ -8,6 +8,7 @@ __all__ = ['TYPED_WORDS', 'OK', 'REGRESSED', 'USAGE', 'REFUSED', 'INCONCLUSIVE',
 # %% ../../nbs/shell/30_error_lines.ipynb #c000
 import itertools
 import re
+import shlex
 import sys
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -68,6 +69,7 @@ _NO_ARGUMENT = r"(?<!\w)'[^']*'|(?<!\w)\"[^\"]*\"|[^\s'\"]*[/\\][^\s'\"]*"  # qu
 _FUNCTION = r"^[A-Za-z_][\w.-]*: "
 _VALUE = r"(?:['\"]([^'\"]*)['\"]|([\w.-]*\w)?)(?:\[\.\.\.\])?"
 _ARGUMENT = rf"(?<![\w:.])(?<!--margin )({_NAMES})={_VALUE}"
+_LIST = rf"(?<![\w:.])({_NAMES})=\[('[^']*'(?:, '[^']*')*)\]"  # NAME=['A', 'B']
 _FIRST_MARK = 0xE000  # private characters of Unicode, which no message holds
 
 
@@ -85,6 +87,12 @@ def _names_like_arguments() -> list[str]:
     return sorted(like_arguments, key=len, reverse=True)
 
 
+def _list_as_options(match: re.Match) -> str:
+    """One match of NAME=['A', 'B'] as NAME='A' NAME='B', since an option takes one value."""
+    name, values = match.groups()
+    return " ".join(f"{name}={value}" for value in values.split(", "))
+
+
 def _argument_as_option(match: re.Match) -> str:
     "One match of NAME=VALUE as an option; a match of quoted text or a path is not changed."
     name, quoted, bare = match.groups()
@@ -95,7 +103,7 @@ def _argument_as_option(match: re.Match) -> str:
         return "--intersect"  # an option without a value
     if value in ("True", "False"):
         value = value.lower()
-    return _option_of(name, value)
+    return _option_of(name, shlex.quote(value) if " " in value else value)
 
 
 def _subjects_as_options(text: str, names: str, verb: str) -> str:
@@ -123,6 +131,7 @@ def _with_options(sentence: str) -> str:
     }
     for mark, name in names_by_mark.items():
         sentence = sentence.replace(name, mark)
+    sentence = re.sub(_LIST, _list_as_options, sentence)
     sentence = re.sub(f"{_NO_ARGUMENT}|{_ARGUMENT}", _argument_as_option, sentence)
     sentence = _subjects_as_options(sentence, _SUBJECTS, " must | needs? | belong")
     sentence = _subjects_as_options(sentence, _NAMES, " must be one of | is an option ")

@@ -27,7 +27,6 @@ from ..readers.recognise import SEEDS, read_together
 from ..report.doubts import other_scores
 from ..runs.evaluator import RunsArm
 from ..runs.runs import END_COLUMNS, read_runs, spelled
-from .check_job import refuse_directions
 from .options import TYPED, usage
 from .run_rules import check_runs
 from .settings import Columns, Job, arms_in
@@ -38,12 +37,8 @@ def as_reading(
     columns: Columns,
     better: Sequence[str] | None = None,  # as typed
     by: Sequence[str] | None = None,  # columns to slice by
-    *,
-    runs: bool = False,  # whether files may be of runs, which have a direction for each metric
 ) -> Reading:
     "The options of a command in the form that readers of files take; raises UsageError."
-    if not runs:
-        refuse_directions(better, columns.score)
     roles = columns.roles
     return Reading(
         tasks=tuple(columns.task or ()),
@@ -293,6 +288,7 @@ def arms_of_files(
         say("BASELINE and CANDIDATE are the same files", job.output.quiet)
     _check_by(arms.values(), job.asked.by or ())
     arms = _with_models(arms, arguments, reading)
+    _say_older_runs(arms, arguments, job.output.quiet)
     _say_other_scores(arms.values(), job.output.quiet)
     arms = _without_name_of_one_task(arms)
     if job.scoring.twice:
@@ -311,6 +307,19 @@ def _check_by(arms: Collection[Arm], by: Iterable[str]) -> None:
                 f"{name!r}, which {reasons[0]}",
                 "Choose another",
             )
+
+
+def _say_older_runs(
+    arms: Mapping[tuple[str, str], Arm], arguments: Mapping[str, str], quiet: bool
+) -> None:
+    "Print which folders hold several runs, of which the newest is read."
+    n_older: dict[str, int] = {}
+    for (name, _), arm in arms.items():
+        older = arm.source.get("older_files", 0)
+        n_older[name] = max(older, n_older.get(name, 0))
+    for name, older in n_older.items():
+        if older:
+            say(f"{arguments[name]} holds {older + 1} runs: the newest is read", quiet)
 
 
 def _say_other_scores(arms: Iterable[Arm], quiet: bool) -> None:

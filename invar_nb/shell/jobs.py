@@ -141,21 +141,26 @@ class Offered:
         if name == "score" and len(self.first_scores) > 1:
             self._refuse_one_for_all(text)
         metric = self.find(name)
-        if metric is None and name in self.parts:
+        if metric is None and name not in self.parts:
+            cure = suggest(name, self.names, f"Choose from {', '.join(self.names)}")
+            usage("--margin must name a metric that is compared", repr(name), cure)
+        if metric is None:
             part = self.parts[name]
             _, size = part.size(part.primary, text)
             return name, size
-        if metric is None:
-            cure = suggest(name, self.names, f"Choose from {', '.join(self.names)}")
-            usage("--margin must name a metric that is compared", repr(name), cure)
+        return self._size_of_metric(metric, name, text)
+
+    def _size_of_metric(self, metric: str, name: str, text: MarginText) -> tuple[str, float]:
+        "(name in the rules, size in the metric's unit) of a margin typed for `name`."
         described = as_metric(metric, "compare")
         # Of a score, only its values show whether it is a share, so that per cent make sense.
         is_share = metric in self.metrics_of_scores.values() and self.are_shares(name)
-        unit = "share" if is_share else described.unit
-        shown_name = name
-        if name == "score" and self.first_scores:
-            shown_name = self.first_scores[0]
-        size = resolve_margin(text, scale=described.scale, name=shown_name, unit=unit)
+        size = resolve_margin(
+            text,
+            scale=described.scale,
+            name=self.first_scores[0] if name == "score" and self.first_scores else name,
+            unit="share" if is_share else described.unit,
+        )
         is_one_of_several = metric == "score" and len(self.first_scores) > 1
         return name if is_one_of_several else described.name, size
 

@@ -329,7 +329,7 @@ def _arms_of(
             usage("--correlation needs a file of losses", kinds["baseline"], "Name another")
         return {("baseline", ""): read_losses(as_path(arguments["baseline"]))}
     files_job = replace(job, scoring=Comparing())
-    reading = as_reading(job.columns, asked_of(planning, job.asked).better, runs=True)
+    reading = as_reading(job.columns, asked_of(planning, job.asked).better)
     arms = arms_of_files(arguments, kinds, reading, files_job)
     tasks = list(dict.fromkeys(task for _, task in arms))
     if len(tasks) > 1:
@@ -349,7 +349,7 @@ def find_plan(
     Returns the plan, and name -> arm of the pilot; {} where no pilot was scored. Raises
     UsageError for arguments and options that do not go together.
     """
-    reading = as_reading(job.columns, asked_of(planning, job.asked).better, runs=True)
+    reading = as_reading(job.columns, asked_of(planning, job.asked).better)
     kinds = {name: arm_kind(text, reading) for name, text in arguments.items()}
     has_models = any(kind in SCORED for kind in kinds.values())
     check_source(planning, kinds, has_models)

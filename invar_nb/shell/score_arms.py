@@ -54,7 +54,7 @@ def _check_kinds(kinds: Mapping[str, str], scoring: Scoring) -> None:
         "both arms must be of the same kind",
         " and ".join(kinds.values()),
         "Compare a model with a model, with losses or, by --questions, with answers; "
-        "files with files of the same kind",
+        "files with files of the same kind, such as two logs of llama-perplexity",
     )
 
 

@@ -10,6 +10,7 @@ __all__ = ['StudyOption', 'SetOption', 'TOKEN_CLASSES', 'NOT_PER_BYTE', 'QUESTIO
 
 # %% ../../nbs/shell/04_settings.ipynb #456e8d92
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -380,6 +381,33 @@ ROLES = {  # role that a column of a table may have -> its help line
 }
 
 
+_ROLES_OF_OTHERS = {  # what others call a role -> role
+    "group": "cluster",
+    "groups": "cluster",
+    "document": "cluster",
+    "documents": "cluster",
+    "doc": "cluster",
+    "clusters": "cluster",
+    "metric": "score",
+    "nll": "loss",
+    "answer": "prediction",
+    "target": "label",
+    "gold": "label",
+    "model": "arm",
+}
+
+
+def _cure_of_role(text: str) -> str:
+    "What to write in place of a text that gives no column a role."
+    from invar_nb.foundations.refuse import nearest  # only where something is refused
+
+    role, _, name = re.sub(r"\s*[:=]\s*", "=", text, count=1).partition("=")
+    likely = _ROLES_OF_OTHERS.get(role.strip().lower()) or nearest(role, ROLES)
+    if not name and role not in ROLES:
+        name = role  # the column alone was typed
+    return f"Write --column {likely or 'ROLE'}={name or 'COLUMN'}"
+
+
 def roles_of(texts: Iterable[str] | None) -> dict[str, str]:
     """Role -> column, from texts such as "loss=nll"; UsageError."""
     roles: dict[str, str] = {}
@@ -387,9 +415,9 @@ def roles_of(texts: Iterable[str] | None) -> dict[str, str]:
         role, _, name = text.partition("=")
         if role not in ROLES or not name:
             usage(
-                f"--column must be ROLE=NAME with one of {', '.join(ROLES)}",
+                f"--column must be ROLE=COLUMN with one of {', '.join(ROLES)}",
                 repr(text),
-                "Write --column loss=nll",
+                _cure_of_role(text),
             )
         if role in roles:
             usage("--column must give each role once", f"{role} twice", "Leave one out")
@@ -530,6 +558,11 @@ def arms_in(columns: Columns) -> dict[str, tuple[str, str]]:
     return {"baseline": (column, baseline)} | {name: (column, name) for name in candidates}
 
 
+def _command_of_one(file: str, arm: str | None) -> str:
+    "The command that compares the arms of one file."
+    return shlex.join(["invar-nb", "compare", file, "--column", f"arm={arm}"])
+
+
 def candidates_in(
     columns: Columns,
     file: str,  # with all arms
@@ -541,7 +574,7 @@ def candidates_in(
         usage(
             "an arm is a part of one file",
             " and ".join([file, *others]),
-            "Name that file alone, or leave arm= out",
+            f"Name that file alone, {_command_of_one(file, columns.arm)}, or leave arm= out",
         )
     distinct = {*arms.values()}
     if len(distinct) < max(len(arms), 2):
@@ -671,11 +704,11 @@ class Asked(Agreed):
     margin: _statistics(
         _many,
         "Smallest change that matters, as 2% or 0.02: per cent of perplexity, points "
-        "of accuracy and other shares, else the metric's own unit; of runs over seeds always "
-        "per cent of the baseline's mean. A change is equivalent if "
+        "of accuracy and other shares, else the metric's own unit; of runs over seeds 2% is "
+        "of the baseline's mean and 0.02 in the metric's unit. A change is equivalent if "
         "its whole interval lies inside. For kl_divergence and top1_changed: the most that "
-        "is allowed. Repeatable. Default: 2%; none for those two and for scores that are not "
-        "shares.",
+        "is allowed. METRIC may be the name of a score, of a task or of a text. Repeatable. "
+        "Default: 2%; none for those two and for scores that are not shares.",
         metavar="[METRIC=]V",
         reads="data looks runs",
     ) = None

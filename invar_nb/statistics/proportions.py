@@ -273,7 +273,7 @@ def tango_power(
     delta is binomial, too, and the interval excludes 0 where they outnumber the others by more
     than z sqrt(m)."""
     delta = abs(delta)
-    psi = max(discordance, delta)
+    psi = min(1.0, max(discordance, delta))  # a sum of shares may exceed 1 by rounding
     if psi == 0:
         return 0.0
     reach = 9 * math.sqrt(n * psi * (1 - psi)) + 20

@@ -1,7 +1,69 @@
-// Scores of the search: Sphinx's own, times the weight of a page's section, so that a way in stands above the source.
-const WEIGHT = WEIGHTS;
+// The search: Sphinx's own, times the weight of a page, after the pages that answer what was asked.
+const WEIGHT = WEIGHTS;  // page -> weight: a way in stands above the source, an index of names below all
+const ASKED = QUESTIONS;  // page -> terms and questions that it answers
+const SMALL_WORDS = new Set((
+  "a about across all an and any are as at be best by calculate can choose compare compute do does for from get has have how " +
+  "i if in into is it its make me mean means much my need needed of on one or our should so some take than that the their " +
+  "then there this to two use using want was we what when where which who why will with write you your"
+).split(" "));
 var Scorer = {
-  score: ([page, title, anchor, description, score]) => score * (WEIGHT[page] || 1),
+  score: ([page, title, anchor, description, score]) => score * (WEIGHT[page] ?? 0.5),
   objNameMatch: 11, objPartialMatch: 6, objPrio: { 0: 15, 1: 5, 2: -5 }, objPrioDefault: 0,
   title: 15, partialTitle: 7, term: 5, partialTerm: 2,
 };
+const stem = (word) => new Stemmer().stemWord(word);
+const wordsOf = (text) => {
+  const words = splitQuery(text.toLowerCase().replaceAll("&", ""));  // W&B is a word
+  const large = words.filter((word) => !SMALL_WORDS.has(word));
+  return [...new Set((large.length ? large : words).map(stem))];
+};
+const isSame = (a, b) => a === b || (Math.min(a.length, b.length) > 4 && (a.startsWith(b) || b.startsWith(a)));
+
+// Pages by how well what they answer agrees with a query: 1 for the same words, rare words count for more.
+const phrases = () => {
+  const known = Object.entries(ASKED).flatMap(([page, texts]) => texts.map((text) => ({ page, words: wordsOf(text) })));
+  const counts = new Map();
+  known.forEach(({ words }) => words.forEach((word) => counts.set(word, (counts.get(word) || 0) + 1)));
+  const worth = (word) => Math.log(1 + known.length / (counts.get(word) || 1));
+  return { known, worth };
+};
+let parsed = null;
+const answering = (query) => {
+  parsed = parsed || phrases();
+  const sum = (words) => words.reduce((total, word) => total + parsed.worth(word), 0);
+  const asked = wordsOf(query);
+  const best = new Map();
+  parsed.known.forEach(({ page, words }) => {
+    const hits = words.filter((word) => asked.some((other) => isSame(word, other)));
+    const found = asked.filter((word) => words.some((other) => isSame(word, other)));
+    const agreement = (sum(hits) + sum(found)) / (sum(words) + sum(asked));
+    if (agreement > 0.45 && agreement > (best.get(page) || 0)) best.set(page, agreement);
+  });
+  return best;
+};
+
+if (typeof Search !== "undefined") {
+  // What a search result shows of a page is prose, not code.
+  const text = Search.htmlToText;
+  Search.htmlToText = (page, anchor) => {
+    const whole = new DOMParser().parseFromString(page, "text/html");
+    whole.querySelectorAll("div.highlight, div.cell_output, mjx-container, .beside").forEach((block) => block.remove());
+    return text(whole.documentElement.outerHTML, anchor);
+  };
+  const perform = Search._performSearch;
+  Search._performSearch = (query, terms, ...more) => {
+    const { docnames, titles, filenames } = Search._index;
+    const answers = [...answering(query)].map(([page, agreement]) => {
+      const at = docnames.indexOf(page);
+      return [page, titles[at], "", null, 1000 * agreement + (WEIGHT[page] ?? 0), filenames[at], "index"];
+    });
+    const large = [...terms].filter((term) => wordsOf(query).includes(term));
+    const lookUp = (words) => perform(query, new Set(words), ...more);
+    let hits = lookUp(large.length ? large : terms);
+    if (!hits.length && !answers.length) hits = large.flatMap((word) => lookUp([word]));  // better some words than none
+    // Each page once, at its best hit; the best comes last.
+    const seen = new Set();
+    const ranked = [...hits, ...answers.sort((a, b) => a[4] - b[4])];
+    return ranked.reverse().filter(([page]) => !seen.has(page) && seen.add(page)).reverse();
+  };
+}

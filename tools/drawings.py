@@ -1,0 +1,70 @@
+"""Drawings of Matplotlib (`page_style`) as a part of their page.
+
+Inline SVG, in the colours and the font of the page."""
+
+import html
+import re
+
+from invar_nb.foundations.page_style import PALETTE
+
+# A colour of a drawing -> what it is on the site, where light and dark themes set it.
+COLOURS = {
+    "#000000": "currentColor",
+    "#ffffff": "var(--color-background-primary)",
+    **{colour: f"var(--draw-{name})" for name, colour in PALETTE.items()},
+}
+PAPER = re.compile(r'<path d="[^"]*"\s+style="fill: #ffffff"/>')  # of figure and axes
+FAMILIES = re.compile(r"font-family: [^;\"]*;? ?")
+SHORTHAND = re.compile(r"(\bfont: [^;\"]*?\d(?:\.\d+)?px) [^;\"]*")  # of a formula's letters
+REFERENCE = re.compile(r'(url\(#|\bhref="#)([^)"]+)')
+POINT = 96 / 72  # pixels of a point
+
+
+def is_drawing(svg):
+    "Whether an SVG was made by Matplotlib, whose background and ids do not suit a page."
+    return '<g id="figure_1">' in svg
+
+
+def unique_ids(svg, mark):
+    "The drawing with ids only where something refers to them, each with `mark` before it."
+    wanted = {m[2] for m in REFERENCE.finditer(svg)}
+    svg = re.sub(
+        r' id="([^"]*)"', lambda m: f' id="{mark}-{m[1]}"' if m[1] in wanted else "", svg
+    )
+    return REFERENCE.sub(rf"\1{mark}-\2", svg.replace("xlink:href", "href"))
+
+
+def inline(svg, alt, mark):
+    """The SVG as an element of a page.
+
+    No prologue, no paper; black, white and the four colours of `PALETTE` follow the theme; all
+    ids begin with `mark`.
+    """
+    box = re.search(r'viewBox="0 0 (\S+) (\S+)"', svg)
+    width, height = (float(length) * POINT for length in box.groups())
+    inside = svg[svg.index(">", svg.index("<svg")) + 1 : svg.rindex("</svg>")]
+    inside = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", inside, flags=re.S)
+    inside = PAPER.sub("", inside)
+    for colour, ours in COLOURS.items():
+        inside = re.sub(colour, ours, inside, flags=re.I)
+    inside = SHORTHAND.sub(r"\1 var(--font-stack)", FAMILIES.sub("", inside))
+    inside = re.sub(r"(\.\d\d)\d+", r"\1", inside)  # a hundredth of a point is not seen
+    inside = re.sub(r"<g>\s*</g>|<defs>\s*</defs>", "", unique_ids(inside, mark))
+    inside = re.sub(r"\s*\n\s*", " ", inside).replace("> <", "><").strip()
+    return (
+        f'<svg class="drawing" {box[0]} width="{width:.0f}" height="{height:.0f}" role="img" '
+        f'aria-label="{html.escape(alt)}">{inside}</svg>'
+    )
+
+
+def caption(text):
+    "A caption as HTML: `code` and plain text."
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text, quote=False))
+
+
+def figure(svg, words, mark):
+    "A drawing with its caption; `words` has `fig-alt` and `fig-cap`."
+    return (
+        f'<figure class="drawing">{inline(svg, words["fig-alt"], mark)}\n'
+        f"<figcaption>{caption(words['fig-cap'])}</figcaption></figure>"
+    )
