@@ -1859,7 +1859,7 @@ def test_checkpoints_of_one_run_are_no_seeds(tmp_path):
         ("compare", base / "seed_0" / "checkpoint-500", new),
     ):
         code, text = shell(*words, *out)
-        assert code == 2 and "give the folder that holds a folder for each seed" in text, text
+        assert code == 3 and "give the folder that holds a folder for each seed" in text, text
     for folder in (base / "seed_0", base / "seed_0" / "checkpoint-500"):
         with pytest.raises(ContractError, match="must hold several runs; got one run"):
             read_runs(folder)
