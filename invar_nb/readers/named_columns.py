@@ -841,8 +841,8 @@ def _likely_ids(plain: PlainColumns) -> list[str]:
     is_read = np.isin(table.rows, plain.table.rows)
     names = []
     for name in table.names:
-        column = table.column(name, missing=())
-        cells = [cell for cell, is_kept in zip(column, is_read, strict=True) if is_kept]
+        cells = table.column(name, missing=())
+        cells = [cell for cell, is_kept in zip(cells, is_read, strict=True) if is_kept]
         if name in plain.unused and not usual_direction(name) and _may_be_ids(cells):
             names.append(name)
     return names
