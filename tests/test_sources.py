@@ -1,6 +1,5 @@
 "Every format is recognised by its content, under any name, and two files are paired only where they belong together."
 
-import gzip
 import json
 import shutil
 from pathlib import Path
@@ -255,7 +254,12 @@ def test_what_is_refused_and_how(tmp_path):
             lambda data: data.replace(b"\n", b"\r"),
             "x.csv, line 1: lines must end with a line feed",
         ),
-        ("answers", "x.jsonl", gzip.compress, "x.jsonl, line 1: text must be UTF-8"),
+        (
+            "answers",
+            "x.jsonl",
+            lambda data: b"\x80" + data,
+            "x.jsonl, line 1: text must be UTF-8",
+        ),
         (
             "answers",
             "x.jsonl",
