@@ -1189,8 +1189,8 @@ def test_the_assertion_takes_arms_files_and_models(docs):
         assert_not_worse(base, q8, windowss=3)
     with pytest.raises(UsageError, match=r"got 'study'\. It is for the command line"):
         assert_not_worse(base, q8, study="no-such.toml")
-    with pytest.raises(UsageError, match=r"got 'better'\. Write rules=Rules\(better=\.\.\.\)"):
-        compare_models(base, q8, better={"loss": "lower"})
+    with pytest.raises(UsageError, match=r"got 'scale'\. Write rules=Rules\(scale=\.\.\.\)"):
+        compare_models(base, q8, scale={"loss": "log"})
     said = {*re.findall(r"\w+", assert_not_worse.__doc__)}
     assert {*SCORING, *(f.name for f in fields(Rules))} - said == {
         "margin",

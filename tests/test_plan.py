@@ -145,7 +145,7 @@ def test_two_files_one_file_and_answers(files, tmp_path):
         (("--power", "1", "--sd", "1"), 2, "power"),
         (("a", "b", "--margin", "brier=2%"), 2, "--margin must be a size"),
         (("a", "missing.jsonl"), 2, "must exist"),
-        (("a", "b", "--units", "documents"), 2, "needs an id"),
+        (("a", "b", "--units", "documents"), 2, "needs a document or cluster"),
     ],
 )
 def test_what_makes_no_plan_is_refused_in_one_line(

@@ -952,7 +952,7 @@ def test_a_server_that_cannot_be_scored_is_refused_for_that_before_anything_else
             )
             == 3
         )
-    assert "score the GGUF itself" in capsys.readouterr().err
+    assert "Score the GGUF file itself" in capsys.readouterr().err
 
 
 def test_the_shell_scores_a_server_and_compares_it_with_a_checkpoint(

@@ -23,7 +23,12 @@ FITTING = re.compile(
     r"\b(?:MIT|0?BSD|Apache|ISC|CNRI|Python|PSF|Zlib|CC0|BSL-1|NCSA|HPND|Unlicense|MPL|Mozilla Public)",
     re.I,
 )
-ARGUED = {"docutils": "its Emacs mode alone is under the GPL, and it builds the site only"}
+_FONT = "a font under the OFL, whose package says no licence; it is for the site only"
+ARGUED = {
+    "docutils": "its Emacs mode alone is under the GPL, and it builds the site only",
+    "fontpkg-jetbrains-mono": _FONT,
+    "fontpkg-source-sans-3": _FONT,
+}
 
 
 def recorded(package):

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['SEEDS', 'LOSSES', 'ANSWERS', 'RUNS', 'CURVES', 'NAMED', 'READERS', 'first_names', 'is_losses', 'is_answers',
            'is_runs', 'refuse_runs', 'named_only', 'curves_of', 'refuse_curves', 'describe_kinds', 'cure_of_one_table',
-           'find_arms', 'evidence_at', 'find_source', 'read_together', 'read_arms']
+           'find_arms', 'UnrecognisedError', 'evidence_at', 'find_source', 'read_together', 'read_arms']
 
 # %% ../../nbs/readers/20_recognise.ipynb #c008
 import codecs
@@ -474,6 +474,10 @@ def _refuse_unmarked(path: Path, head: bytes) -> None:
             )
 
 
+class UnrecognisedError(ContractError):
+    "A file or a folder is of no kind that is read."
+
+
 def _refuse_unknown(path: Path) -> NoReturn:
     "Refuse a path that no reader recognises; the error says what may be wrong with it."
     evidence = f"{str(path)!r}"
@@ -489,7 +493,7 @@ def _refuse_unknown(path: Path) -> NoReturn:
         + ", ".join(reader.known_by for reader in READERS if reader.read),
         evidence,
         cure,
-        code="unknown",
+        error=UnrecognisedError,
     )
 
 # %% ../../nbs/readers/20_recognise.ipynb #rec00004

@@ -12,11 +12,11 @@ import shlex
 from pathlib import Path
 
 # %% ../../nbs/shell/08_arm_kind.ipynb #c000
-from ..foundations.refuse import ContractError, UsageError
+from ..foundations.refuse import UsageError
 from ..foundations.store import as_path
 from ..models.load import is_gguf
 from ..readers.reader import Reading
-from ..readers.recognise import find_source
+from ..readers.recognise import UnrecognisedError, find_source
 from .options import TYPED, usage
 
 # %% ../../nbs/shell/08_arm_kind.ipynb #files
@@ -49,9 +49,7 @@ def _kind_of_folder(path: Path, reading: Reading | None) -> str:
         return "model"
     try:
         return find_source(path, reading).name
-    except ContractError as error:
-        if error.code != "unknown":
-            raise
+    except UnrecognisedError as error:
         raise UsageError(
             f"{error} A model folder has config.json.",
             must=error.must,

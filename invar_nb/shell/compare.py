@@ -235,7 +235,9 @@ def _typed_columns(**roles: str | None) -> list[str] | None:
 
 
 def _listed(files: object) -> list[str]:
-    "One path or several, always as a list of texts."
+    "One path or several, always as a list of texts; of a mapping 'KEY=VALUE'."
+    if isinstance(files, Mapping):
+        return [f"{name}={word}" for name, word in files.items()]
     return [str(file) for file in (files if isinstance(files, list) else [files])]
 
 # %% ../../nbs/shell/26_compare.ipynb #c021
