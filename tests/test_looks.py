@@ -231,6 +231,21 @@ def test_what_looks_of_a_study_must_share():
     assert {p["part"]: p["gate"] is not None for p in pairs} == {"a": True, "b": False}
 
 
+def test_looks_are_held_against_the_margin_of_their_text():
+    "Rows had the margin of the text and looks the usual one: two margins for one claim."
+    from invar_nb.comparison.study import study
+
+    seen = looked(0.05, n=240)
+    arms = {
+        (name, part): arm
+        for part in ("a", "b")
+        for name, arm in (("baseline", seen.baseline), ("new", seen.candidate))
+    }
+    done = study(arms, margin={"a": 0.3, "perplexity": 0.04})
+    assert {key[1]: looks.margin for key, looks in done.looks.items()} == {"a": 0.3, "b": 0.04}
+    assert {row.key.part: row.margin for row in done.leading} == {"a": 0.3, "b": 0.04}
+
+
 # --- both models, scored in rounds ----------------------------------------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):

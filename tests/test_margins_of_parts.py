@@ -49,9 +49,9 @@ def test_the_cure_of_no_margin_names_a_score_and_is_taken(capsys, tmp_path):
     assert code == 0 and "0.05 for shared" in text, text
 
 
-def arms_of(name, scale):
+def arms_of(name, scale, seed=3):
     "A pair of scores called `name`, whose candidate is a little worse."
-    values = np.random.default_rng(3).uniform(0.2, 0.9, 40) * scale
+    values = np.random.default_rng(seed).uniform(0.2, 0.9, 40) * scale
     return [
         Scores(ids=range(40), values=values - change, score=name, better="higher")
         for change in (0, 0.001 * scale)
@@ -76,3 +76,17 @@ def test_margins_of_scores_and_parts_in_python():
         margins({"score": 0.1})
     with pytest.raises(UsageError, match="a margin's metric must be one of"):
         margins({"quizz": 0.1})
+
+
+def test_margins_of_one_score_are_said_by_part_and_are_not_pooled():
+    "Two margins for one title were not said at all, and pooled rows took the first."
+    arms = {
+        (name, part): arm
+        for seed, part in enumerate(("quiz", "essay"))
+        for name, arm in zip(("baseline", "new"), arms_of("f1", 1, seed), strict=True)
+    }
+    text = " ".join(str(study(arms, margin={"quiz": 0.1})).split())
+    assert "Margins: 2 points for f1 of essay; 10 points for f1 of quiz." in text, text
+    with pytest.raises(UsageError, match="pooling needs one margin of all parts"):
+        study(arms, margin={"quiz": 0.1}, pooling="equal")
+    assert study(arms, margin={"f1": 0.1}, pooling="equal")

@@ -125,8 +125,8 @@ def _pooled_difference(
 def check_poolable(rows: Sequence[Row]) -> None:
     """Raise an error if rows cannot be pooled.
 
-    UsageError for a single row or several metrics, ContractError for a text without an
-    interval."""
+    UsageError for a single row, several metrics or several margins, ContractError for a text
+    without an interval."""
     metrics = {row.value.metric.name for row in rows}
     if len(metrics) > 1 or len(rows) < 2:
         refuse(
@@ -134,6 +134,15 @@ def check_poolable(rows: Sequence[Row]) -> None:
             "pooling needs several parts and one metric that leads in all of them",
             f"{len(rows)} of {', '.join(sorted(metrics))}",
             "Compare texts alone, or questions alone",
+            error=UsageError,
+        )
+    margins = {f"{row.margin:g} of {row.key.part}": row.margin for row in rows}
+    if len({*margins.values()}) > 1:
+        refuse(
+            "study",
+            "pooling needs one margin of all parts",
+            ", ".join(margins),
+            "Give one margin for the metric, or leave pooling out",
             error=UsageError,
         )
     for row in rows:

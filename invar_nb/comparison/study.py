@@ -41,7 +41,7 @@ from invar_nb.comparison.study_pairs import (
     check_profile,
     pair_all,
 )
-from .study_rows import judge_study
+from .study_rows import judge_study, margin_of_text
 from .units import CLASSES, check_by, counted
 from ..foundations.interval import Fallback, Forest, Interval, Shown
 from invar_nb.foundations.refuse import (
@@ -371,9 +371,6 @@ def look_at_all(pairs: Pairs, rules: Rules) -> dict[tuple[str, str], Looked]:
 
     Deciding pairs share the error rate. Raises UsageError, ContractError."""
     check_rules_of_looks(rules, has_control=any(name == CONTROL for name, _ in pairs))
-    margin = rules.margin
-    if isinstance(margin, Mapping):
-        margin = margin.get("perplexity")
     deciding = that_decide(pairs, rules.deciding)
     level = shared_level(rules.level, len(deciding))
     looked = {}
@@ -382,6 +379,7 @@ def look_at_all(pairs: Pairs, rules: Rules) -> dict[tuple[str, str], Looked]:
         with of_part(label):
             # Only deciding pairs share the error rate
             level_of_pair = level if key in deciding else rules.level
+            margin = margin_of_text(rules, key[1])
             looked[key] = look_at(pairs[key], margin=margin, level=level_of_pair)
     _check_one_design(looked)
     for part in dict.fromkeys(part for _, part in deciding):

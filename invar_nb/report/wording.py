@@ -302,15 +302,28 @@ def no_spread_sentence(document: Document, shown: Sequence[RowSection]) -> str:
 
 
 def margins_sentence(leads: Sequence[RowSection]) -> str:
-    "Which margin each metric has, where several have one; '' elsewhere."
-    titles_of: dict[str, dict[str, None]] = {}  # margin -> titles of metrics
-    for row in leads:
-        if row.margin > 0:
-            titles_of.setdefault(row.words.margin, {})[row.value.title] = None
-    if len(set().union(*titles_of.values())) < 2:
+    "Which margin each metric, or each part, has where there are several; '' elsewhere."
+    judged = [row for row in leads if row.margin > 0]
+    margins_of: dict[str, set[float]] = {}  # title of a metric -> its margins
+    for row in judged:
+        margins_of.setdefault(row.value.title, set()).add(row.margin)
+    if len(margins_of) < 2 and all(len(margins) < 2 for margins in margins_of.values()):
         return ""
-    clauses = [f"{margin} for {', '.join(titles)}" for margin, titles in titles_of.items()]
+    names_of: dict[str, dict[str, None]] = {}  # margin -> what it is for
+    for row in judged:
+        name = row.value.title
+        if len(margins_of[name]) > 1:
+            name += f" of {row.key.part}"
+        names_of.setdefault(row.words.margin, {})[name] = None
+    clauses = [f"{margin} for {_first_names([*names])}" for margin, names in names_of.items()]
     return f"Margins: {'; '.join(clauses)}."
+
+
+def _first_names(names: Sequence[str], most: int = 6) -> str:
+    "The names of what a margin is for, of many the first and how many more there are."
+    if len(names) <= most:
+        return ", ".join(names)
+    return f"{', '.join(names[:most])} and {len(names) - most} more"
 
 
 def lacks_margin(row: RowSection) -> bool:

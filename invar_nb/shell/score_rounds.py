@@ -30,6 +30,7 @@ from invar_nb.comparison.looks import (
     usual_design,
 )
 from ..comparison.rules import Rules
+from ..comparison.study_rows import margin_of_text
 from ..comparison.units import FEWEST, counted
 from ..files.cache import LossCache
 from ..models.text import check_same_tokenizer
@@ -153,7 +154,7 @@ class Rounds:
         """
         arms = self.arms(text)
         candidates = [name for name, _ in arms if name != "baseline"]
-        margin = (rules.margin or {}).get("perplexity")
+        margin = margin_of_text(rules, text)
         deciding_looks = []
         for name in candidates:
             is_deciding = (name, text) in deciding
