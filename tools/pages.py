@@ -6,6 +6,7 @@ python tools/pages.py fresh [NAME...]  run pages in place, store the outputs, cl
 
 import argparse
 import atexit
+import difflib
 import os
 import pickle
 import re
@@ -435,12 +436,12 @@ def find(name):
 
     Ends the program where no page, or more than one, is called so.
     """
-    name = name.removesuffix(".ipynb")
+    name = name.removesuffix(".ipynb").removeprefix("nbs/")
     hits = [p for p in pages() if name in (page_id(p), p.stem, re.sub(r"^\d+_", "", p.stem))]
     if len(hits) != 1:
-        sys.exit(
-            f"pages: no page is called {name!r}. There are: {', '.join(page_id(p) for p in pages())}"
-        )
+        near = hits or difflib.get_close_matches(name, map(page_id, pages()), n=5, cutoff=0.4)
+        shown = ", ".join(p if isinstance(p, str) else page_id(p) for p in near)
+        sys.exit(f"pages: no one page is called {name!r}. Did you mean: {shown or 'index'}")
     return hits[0]
 
 

@@ -449,8 +449,8 @@ def _cure_of_file(path: Path) -> str:
         )
     if path.suffix == ".txt":
         return (
-            "Translations need references=FILE, with one sentence a line; scores are "
-            "a table with id and score"
+            "A text is scored by models: compare BASE CANDIDATE --text FILE; translations need "
+            "references=FILE, with one sentence a line"
         )
     if re.search(rb"calculating perplexity over \d+ chunks|^\[1\]\d", head):
         return (
@@ -489,10 +489,9 @@ def _refuse_unknown(path: Path) -> NoReturn:
         cure = _cure_of_file(path)
     refuse(
         "find_source",
-        "a file or folder must hold one of: "
-        + ", ".join(reader.known_by for reader in READERS if reader.read),
+        "a file or folder must hold losses, answers, scores or runs in a form that is read",
         evidence,
-        cure,
+        f"{cure}. The forms: invar-nb help files",
         error=UnrecognisedError,
     )
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ..comparison.rows import BASELINE
 from ..readers.lm_eval import LM_EVAL
-from .arm_kind import LOCAL, SCORED
+from .arm_kind import LOCAL, SCORED, check_beside_models
 from .options import UNREAD, refuse_unread, usage
 from .settings import DIVERGENCE, Columns, Comparing, Job, roles_of
 from .text_plans import BOTH_HERE
@@ -100,6 +100,7 @@ def check_texts(comparison: Comparison) -> None:
     "Raise UsageError for models with nothing to score, and texts that these arms cannot have."
     texts = comparison.scoring.texts
     if comparison.has_models and not texts and not comparison.has_questions:
+        check_beside_models(comparison.kinds, ["losses", "answers"])
         usage("a model needs a text to score, or questions", "none", cure_of_input(comparison))
     if len(texts) > 1:
         _check_local(comparison, "several texts need models on this machine")

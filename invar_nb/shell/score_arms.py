@@ -19,7 +19,7 @@ from ..foundations.store import as_path
 from ..models.servers import Served, ask_server, check_fits
 from ..models.text import check_same_tokenizer
 from ..models.text_plan import TextPlan
-from .arm_kind import SCORED, arm_kind
+from .arm_kind import SCORED, arm_kind, check_beside_models
 from invar_nb.shell.model_checks import (
     check_inputs,
     check_tokenizer,
@@ -35,29 +35,12 @@ from invar_nb.shell.open_models import (
     release,
     say_host,
 )
-from .options import usage
 from .saved_arms import check_no_looks, follow
 from .settings import Scoring
 from .side_by_side import check_memory, score_beside
 from .weight_differences import find_weights, with_weights
 
 # %% ../../nbs/shell/15_score_arms.ipynb #kinds
-def _check_kinds(kinds: Mapping[str, str], scoring: Scoring) -> None:
-    """Raise UsageError for files that cannot be compared with the models beside them.
-
-    A model on a text is compared with losses; a model that answers questions, with answers.
-    """
-    saved_kind = "losses" if scoring.texts else "answers"
-    if set(kinds.values()) <= {*SCORED, saved_kind}:
-        return
-    usage(
-        "both arms must be of the same kind",
-        " and ".join(kinds.values()),
-        "Compare a model with a model, with losses or, by --questions, with answers; "
-        "files with files of the same kind, such as two logs of llama-perplexity",
-    )
-
-
 def _scored_names(kinds: Mapping[str, str]) -> list[str]:
     """The names of the models to score, those on servers last.
 
@@ -236,7 +219,7 @@ def score_arms(
     What files and options show to be impossible is refused before the first model is loaded.
     """
     kinds = {name: arm_kind(argument) for name, argument in arguments.items()}
-    _check_kinds(kinds, scoring)
+    check_beside_models(kinds, ["losses" if scoring.texts else "answers"])
     models = {name: arguments[name] for name in _scored_names(kinds)}
     files = {name: argument for name, argument in arguments.items() if name not in models}
     addresses = [models[name] for name in models if kinds[name] == "served"]
