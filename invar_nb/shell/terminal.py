@@ -147,7 +147,7 @@ def _start_bar(label: str) -> object:
 
 
 class Progress:
-    """Shows how far work has come: a bar in a terminal, elsewhere a line each minute.
+    """Shows how far work has come: a bar in a terminal, elsewhere a line now and then.
 
     Called with (items done, items in all).
     """
@@ -157,12 +157,14 @@ class Progress:
         label: str,
         *,
         quiet: bool = False,
+        first: float = 10.0,  # seconds before the first line
         every: float = 60.0,  # seconds between two lines
         clock: Callable[[], float] = time.monotonic,  # seconds
     ):
         self.label = label
         self.quiet = quiet
         self.every = every
+        self.wait = first  # seconds from the last line to the next
         self.clock = clock
         self.began = clock()
         self.last = self.began  # when the last line was printed
@@ -181,12 +183,13 @@ class Progress:
             self.bar.update(self.bar.task_ids[0], completed=done, total=total)
             if done >= total:
                 self.stop()
-        elif self.clock() - self.last >= self.every:
+        elif self.clock() - self.last >= self.wait:
             self._say_rest(done, total)
 
     def _say_rest(self, done: int, total: int) -> None:
         "Print the share that is done, and the time that the rest takes at this pace."
         self.last = self.clock()
+        self.wait = self.every
         seconds_an_item = (self.last - self.began) / max(done, 1)
         minutes = seconds_an_item * (total - done) / 60
         duration = "less than a minute"
