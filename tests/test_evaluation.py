@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import sacrebleu
+from commands import shell
 from documents import document_of, own_metrics, render_html, render_markdown, summary
 from sklearn import metrics as sk
 from statsmodels.stats.proportion import proportion_confint
@@ -579,7 +580,8 @@ def test_labels_with_blanks_columns_of_probabilities_and_answers_that_changed(tm
     lost, gained = (a.correct & ~b.correct).sum(), (~a.correct & b.correct).sum()
     assert (
         said
-        == f"{lost} became wrong and {gained} became right of 480. The first 15 of each are listed."
+        == f"{lost} became wrong and {gained} became right of 480. The first 15 of each are "
+        "listed; invar-nb export REPORT --examples writes all."
         and len(rows) == min(15, lost) + min(15, gained)
         and [r[1] for r in rows[:15]] == sorted(r[1] for r in rows[:15])
     )
@@ -670,3 +672,28 @@ def test_an_interval_lies_on_the_side_of_zero_that_its_test_shows(p, ends, shown
     assert claim_alone(d, 0.5) == (
         "inconclusive" if p > 0.05 else "regressed" if sign > 0 else "improved"
     )
+
+
+def test_every_changed_example_can_be_exported(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    n = 60
+    ids = ["=HYPERLINK(1)", *(f"q{i}" for i in range(1, n))]
+    before = [1] * 40 + [0] * 20
+    after = [0] * 35 + [1] * 25
+    for name, marks in (("a", before), ("b", after)):
+        lines = [f"{one},{mark}" for one, mark in zip(ids, marks, strict=True)]
+        (tmp_path / f"{name}.csv").write_text("id,score\n" + "\n".join(lines) + "\n")
+    assert shell("compare", "a.csv", "b.csv", "--out", "r")[0] in (0, 1)
+    code, out, _ = shell("export", "r", "--examples")
+    lines = out.strip().splitlines()
+    assert code == 0
+    assert lines[0] == "candidate,part,change,id,label,before,after"
+    assert sum("became wrong" in line for line in lines) == 35
+    assert sum("became right" in line for line in lines) == 20
+    assert "'=HYPERLINK(1)" in out  # a spreadsheet does not run it
+    losses = "id,log_loss,tokens\n" + "".join(f"w{i},{2 + i / 100},9\n" for i in range(n))
+    (tmp_path / "c.csv").write_text(losses)
+    assert shell("compare", "c.csv", "c.csv", "--out", "r2", "--force")[0] == 0
+    code, _, err = shell("export", "r2", "--examples")
+    assert code == 2
+    assert "--examples needs answers that are right or wrong" in err

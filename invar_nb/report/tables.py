@@ -1115,7 +1115,10 @@ class ChangedAnswers:
         "How many examples became wrong and right, of how many."
         text = f"{self.n_wrong} became wrong and {self.n_right} became right of {self.n}."
         if max(self.n_wrong, self.n_right) > self.n_listed:
-            text += f" The first {self.n_listed} of each are listed."
+            text += (
+                f" The first {self.n_listed} of each are listed; "
+                "invar-nb export REPORT --examples writes all."
+            )
         return text
 
     @property

@@ -660,13 +660,39 @@ def card(
     return {"block": block}, Data(block.rstrip())
 
 # %% ../../nbs/shell/32_cli.ipynb #gatec
-@command("export invar-nb-report")
-def export(report: _Report, output: Output):
+@command("export invar-nb-report", "export invar-nb-report --examples")
+def export(
+    report: _Report,
+    output: Output,
+    examples: Annotated[
+        bool,
+        typer.Option(
+            "--examples",
+            help="Instead, as CSV, every example whose answer became wrong or right.",
+        ),
+    ] = False,
+):
     "Write a report as JUnit's XML, which build servers read, on stdout."
-    from invar_nb.report.junit import junit
+    if examples:
+        text = _examples_of(report)
+    else:
+        from invar_nb.report.junit import junit
 
-    text = junit(read_document(report))
+        text = junit(read_document(report))
     return {"text": text}, Data(text)
+
+
+def _examples_of(report: Path) -> str:
+    "The examples of a report that became wrong or right, as CSV; UsageError without any."
+    from invar_nb.report.report import examples_csv
+    from invar_nb.report.verify import read_evidence
+
+    document = read_document(report)
+    arms = read_evidence(find_report(report).parent, document.arms)
+    text = examples_csv(document, arms)
+    if not text:
+        usage("--examples needs answers that are right or wrong", "none", "Leave it out")
+    return text
 
 # %% ../../nbs/shell/32_cli.ipynb #gatecb
 @command("init", "init --baseline models/base --candidate models/q8 --text text.jsonl")
