@@ -91,3 +91,11 @@ def test_a_copy_leads_to_the_site():
 def test_a_copy_installs_what_it_uses(page, extras):
     first = alone(f"{page}.ipynb")["cells"][0]["source"]
     assert f'"invar_nb[{extras}] @ git+https://example.org/code@main"' in first
+
+
+def test_a_picture_is_taken_from_its_bytes_and_a_sheet_scores_no_model():
+    copy = alone("guides/report_a_change.ipynb")
+    text = "\n".join("".join(cell["source"]) for cell in copy["cells"])
+    assert "https://example.org/code/raw/main/nbs/images/sheet.svg" in text
+    assert "/blob/main/nbs/images/" not in text
+    assert "invar_nb[pages] @" in copy["cells"][0]["source"]

@@ -17,8 +17,9 @@ if importlib.util.find_spec("invar_nb") is None:
 # What scores models; a page that does none of it needs no PyTorch.
 SCORES_MODELS = re.compile(
     r"\b(torch|transformers|demo_model|load_model|quantised_copy|score_texts)\b"
-    r"|invar-nb (score|answer|demo)\b|--text\b"
+    r"|invar-nb (score|answer|demo)\b"
 )
+PICTURES = (".svg", ".png", ".jpg")
 RELATIVE_LINK = re.compile(r"\]\((?!https?:|#|/)([\w./-]+)(#[^)]*)?\)")
 
 
@@ -49,7 +50,9 @@ def standalone(notebook, page, address, home):
         if target.endswith(".ipynb"):
             return f"]({home.site}{address(target)}.html{match[2] or ''})"
         in_repository = posixpath.normpath(posixpath.join("nbs", target))
-        return f"]({home.repository}/blob/{home.branch}/{in_repository}{match[2] or ''})"
+        # A picture is shown from its bytes; of other files the repository's page is read.
+        form = "raw" if target.endswith(PICTURES) else "blob"
+        return f"]({home.repository}/{form}/{home.branch}/{in_repository}{match[2] or ''})"
 
     for cell in alone["cells"]:
         if cell["cell_type"] == "markdown":
