@@ -1093,3 +1093,28 @@ def test_the_rows_of_an_arm_that_nobody_asked_for_may_hold_no_number(tmp_path, e
     with pytest.raises(ContractError) as caught:
         read_plain(file, rows=("arm", "c"))
     assert re.search(r"(line|row) (12|13)\b", str(caught.value)), caught.value
+
+
+def test_rows_without_a_value_can_be_left_out_of_both_files(tmp_path):
+    "The gap is one arm's: the item leaves both, and the headline counts what each file had."
+    marks = [1, 0, 1, 1, 0] * 8
+    for name, gaps in (("a", ()), ("b", (3, 9))):
+        lines = [f"q{i},{'' if i in gaps else mark}" for i, mark in enumerate(marks)]
+        (tmp_path / f"{name}.csv").write_text("id,score\n" + "\n".join(lines) + "\n")
+    with pytest.raises(ContractError, match="line 5: every row must have 'score'.*intersect"):
+        read_plain(tmp_path / "b.csv")
+    arm = read_plain(tmp_path / "b.csv", intersect=True)
+    assert (len(arm), arm.provenance["intersected"]) == (38, 40)
+    code, out, err = shell(
+        "compare",
+        tmp_path / "a.csv",
+        tmp_path / "b.csv",
+        "--intersect",
+        "--out",
+        tmp_path / "r",
+    )
+    assert code == 0, err
+    assert "On the 38 that all have, of 40 (baseline) and 40 (candidate)." in out
+    (tmp_path / "b.csv").write_text("id,score\n" + "".join(f"q{i},\n" for i in range(9)))
+    with pytest.raises(ContractError, match="line 2: every row must have 'score'"):
+        read_plain(tmp_path / "b.csv", intersect=True)

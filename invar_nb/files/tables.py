@@ -1078,6 +1078,7 @@ class Table:
         name: str,
         *,
         missing: tuple = (None,),  # values that count as missing
+        cure: str = "Fill it in, or remove the row from every file",
     ) -> tuple:
         """The cells of a column as Python values.
 
@@ -1090,9 +1091,20 @@ class Table:
                 f"{self.where}, {self.place(min(gaps))}",
                 f"every row must have {name!r}",
                 "no value",
-                "Fill it in, or remove the row from every file",
+                cure,
             )
         return cells
+
+    def lacks(self, name: str) -> np.ndarray:  # shape (n,), bool
+        "Which rows have no value in a column."
+        if _arrow_numbers(self.held[name]) is not None:  # no cell is missing
+            return np.zeros(len(self), bool)
+        return np.array([cell in (None, "") for cell in self._cells(name)], bool)
+
+    def take(self, rows: np.ndarray) -> "Table":  # indices, shape (m,)
+        "The table with only these rows."
+        held = {name: _take(cells, rows) for name, cells in self.held.items()}
+        return replace(self, rows=self.rows[rows], held=held)
 
     def name_column(self, name: str) -> tuple:
         "The cells of a column of names; one that is None or '' is refused."
@@ -1110,7 +1122,13 @@ class Table:
                 "Measure it again, or remove its row from every file that is compared",
             )
 
-    def numbers(self, name: str, flags: bool = False) -> np.ndarray:  # shape (n,), float64
+    def numbers(
+        self,
+        name: str,
+        flags: bool = False,
+        *,
+        cure: str = "Fill it in, or remove the row from every file",  # of a missing one
+    ) -> np.ndarray:  # shape (n,), float64
         """A column as finite numbers; with `flags`, 'pass', 'fail' and the like are 1 and 0.
 
         The whole column is converted at once where that is safe: an Arrow column of numbers,
@@ -1121,7 +1139,7 @@ class Table:
         if values is not None:
             self._check_finite(name, values)
             return values
-        cells = self.column(name, missing=(None, ""))
+        cells = self.column(name, missing=(None, ""), cure=cure)
         if flags:
             values = _flags(cells)
         if values is None:
@@ -1162,8 +1180,7 @@ def rows_of_arm(table: Table, name: str, word: str) -> Table:
             f"only {listed(values)}",
             f"Did you mean {likely!r}?" if likely else "Name one",
         )
-    held = {column: _take(cells, rows) for column, cells in table.held.items()}
-    return replace(table, rows=table.rows[rows], held=held)
+    return table.take(rows)
 
 # %% ../../nbs/files/00_tables.ipynb #956cb453
 def _from_parquet(file: BinaryIO, where: str, keep: _Keep | None) -> Iterator[_Batch]:

@@ -582,6 +582,7 @@ class PlainColumns:
     cells: Mapping[str, Sequence]  # role -> an array of numbers, or names
     unused: tuple[str, ...] = ()  # columns without a role
     grouping: Mapping[str, int] = field(default_factory=dict)  # unused column -> its values
+    n_before: int | None = None  # items, with those left out for want of a value; None: none
 
 
 def _slices_in(cells: Mapping[str, Sequence]) -> dict[str, Sequence]:
@@ -627,6 +628,7 @@ class _Choice:
         return likely[0] if likely else None
 
 
+_MEASURED = ("loss", "score")  # roles of the columns that are compared
 _NUMBERS = ("loss", "tokens", "n_bytes", "score", "samples")  # roles of columns of numbers
 
 
@@ -637,8 +639,11 @@ def _cells_of(table: Table, column: str, role: str, has_arrays: bool) -> Sequenc
         return table.column(column)
     if role == "temperature":
         return table.column(column, missing=())  # not every row need say it
+    if kind in _MEASURED:
+        cure = "Fill it in, or compare the rows that have one: intersect=True"
+        return table.numbers(column, flags=kind == "score", cure=cure)
     if kind in _NUMBERS:
-        return table.numbers(column, flags=kind == "score")
+        return table.numbers(column)
     return table.name_column(column)
 
 
@@ -701,6 +706,25 @@ def _table_in_memory(
     return rows_of_arm(table, *rows) if rows else table
 
 
+def _leave_out_gaps(table: Table, choice: _Choice) -> tuple[Table, int | None]:
+    """The rows that have every score or loss, and how many items there were before.
+
+    None for that number where no row is left out.
+    """
+    measured = [
+        choice.in_file(name)
+        for role, name in choice.names.items()
+        if role.partition(" ")[0] in _MEASURED
+    ]
+    missing = np.any([table.lacks(name) for name in measured], axis=0)
+    if not missing.any() or missing.all():
+        return table, None  # where none has a value, that is refused with its row
+    n_before = len(table)
+    if "score" in choice.names and "id" in choice.names:  # an id may have several rows
+        n_before = len({*table.column(choice.in_file(choice.names["id"]), missing=())})
+    return table.take(np.flatnonzero(~missing)), n_before
+
+
 def read_columns(
     path: object,  # a file, a DataFrame, or a table that was read with all its columns
     roles: Roles,
@@ -720,6 +744,9 @@ def read_columns(
             wanted=Wanted(roles.at, fields, choice.keep),
             where="read_plain",
         )
+    n_before = None
+    if roles.intersect:
+        table, n_before = _leave_out_gaps(table, choice)
     has_arrays = choice.names.get("loss") in ARRAYS
     cells = {
         role: _cells_of(table, choice.in_file(name), role, has_arrays)
@@ -733,6 +760,7 @@ def read_columns(
         unused=choice.unused,
         cells=cells,
         grouping=_count_groups(table, choice.groups),
+        n_before=n_before,
     )
 
 
@@ -1230,8 +1258,10 @@ def read_plain(
         arm = _scores(plain, better, repeats)
     else:
         arm = _losses(plain, sums, intersect=bool(roles.get("intersect")))
-    source = _source_of(plain, is_asked=bool(score))
-    return arm.changed(provenance=arm.provenance | {"source": source})
+    noted: dict[str, object] = {"source": _source_of(plain, is_asked=bool(score))}
+    if plain.n_before is not None:
+        noted["intersected"] = plain.n_before
+    return arm.changed(provenance=arm.provenance | noted)
 
 
 def _source_of(plain: PlainColumns, is_asked: bool) -> dict:
