@@ -527,7 +527,7 @@ def test_logs_of_the_tool_give_the_losses_of_its_files():
 def test_a_model_beside_a_log_is_refused_before_a_text_is_asked_for(tmp_path):
     (tmp_path / "f16.gguf").write_bytes(b"GGUF")
     (tmp_path / "q4.log").write_text(
-        "perplexity: calculating perplexity over 2 chunks, n_ctx=512, batch_size=512, n_seq=1\n"
+        "perplexity: calculating perplexity over 2 chunks, n_ctx=512, n_seq=1\n"
         "[1]4.5000,[2]5.0000,\nFinal estimate: PPL = 5.0000 +/- 0.10000\n"
     )
     code, _, err = shell("compare", tmp_path / "f16.gguf", tmp_path / "q4.log")

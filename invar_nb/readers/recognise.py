@@ -449,8 +449,8 @@ def _cure_of_file(path: Path) -> str:
         )
     if path.suffix == ".txt":
         return (
-            "A text is scored by models: compare BASE CANDIDATE --text FILE; translations need "
-            "references=FILE, with one sentence a line"
+            "A text is scored by models: compare BASE CANDIDATE --text FILE; translations "
+            "need references=FILE, with one sentence a line"
         )
     if re.search(rb"calculating perplexity over \d+ chunks|^\[1\]\d", head):
         return (

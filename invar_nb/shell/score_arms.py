@@ -50,6 +50,11 @@ def _scored_names(kinds: Mapping[str, str]) -> list[str]:
     return sorted(names, key=lambda name: kinds[name] == "served")
 
 
+def _saved_kinds(scoring: Scoring) -> list[str]:
+    "The kind of files that stand beside models: losses of a text, or answers to questions."
+    return ["losses"] if scoring.texts else ["answers"]
+
+
 def _ask_servers(addresses: Iterable[str], scoring: Scoring) -> list[Served]:
     "Ask each server which model it has; UsageError or ContractError where it cannot be used."
     addresses = list(addresses)
@@ -219,7 +224,7 @@ def score_arms(
     What files and options show to be impossible is refused before the first model is loaded.
     """
     kinds = {name: arm_kind(argument) for name, argument in arguments.items()}
-    check_beside_models(kinds, ["losses" if scoring.texts else "answers"])
+    check_beside_models(kinds, _saved_kinds(scoring))
     models = {name: arguments[name] for name in _scored_names(kinds)}
     files = {name: argument for name, argument in arguments.items() if name not in models}
     addresses = [models[name] for name in models if kinds[name] == "served"]
