@@ -195,7 +195,8 @@ def test_a_long_text_is_announced_and_its_progress_shown(files, tmp_path, monkey
 
     monkeypatch.setattr(text_plans, "LONG_TEXT", 10_000)
     monkeypatch.setattr(text_plans, "VERY_LONG_TEXT", 10_000)
-    monkeypatch.setattr(text_plans, "Progress", partial(text_plans.Progress, every=0.0))
+    at_once = partial(text_plans.Progress, first=0.0, every=0.0)
+    monkeypatch.setattr(text_plans, "Progress", at_once)
     monkeypatch.setattr(text_page, "LONGEST_UNCUT", 2**16)
     monkeypatch.setattr(text_page._pieces, "__defaults__", (2**14, 2**10))
     score = ("score", BASE, "--text", files / "one.txt", "--max-length", 64, "--windows", 7)

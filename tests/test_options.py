@@ -89,9 +89,10 @@ def run_line(line, folder):
 
 
 def prepare(folder, models):
-    "A report to verify, and with models the parts of a scoring to merge."
+    "Reports of losses and of answers, and with models the parts of a scoring to merge."
     write_inputs(folder)
     answer(f"compare docs/base.jsonl docs/q4.jsonl --out {folder}/made")
+    answer(f"compare plain/base.jsonl plain/q4.jsonl --out {folder}/answered")
     if models:
         answer(
             f"score models/base --text text/a.jsonl --max-length 48 --shard 1/1 --out {folder}/parts"

@@ -182,7 +182,7 @@ def test_damaged_footers_of_parquet_are_refused_and_never_crash(tmp_path):
 def test_what_is_refused_and_how(tmp_path):
     llama = DATA / "llama_cpp"
     (tmp_path / "folder").mkdir()
-    with pytest.raises(ContractError, match="lm-eval.*inspect.*nothing"):
+    with pytest.raises(ContractError, match="with nothing.*invar-nb help files"):
         find_source(tmp_path / "folder")
     with pytest.raises(ContractError, match="absent"):
         find_source(tmp_path / "absent.jsonl")
