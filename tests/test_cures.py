@@ -39,9 +39,10 @@ def test_each_refused_line_has_a_cured_one_or_a_reason():
 
 
 def follow(step, out, done={}):
-    "(code, stderr) of one step; what is made for a later step is made once."
-    if step in done:
-        return done[step]
+    "(code, stderr) of one step; what is made for a later step is made once in a folder."
+    key = Path.cwd(), step  # a worker that comes back to this file has a new folder
+    if key in done:
+        return done[key]
     words = shlex.split(step)
     for word in words[1:]:
         if word.startswith("made/"):
@@ -50,7 +51,7 @@ def follow(step, out, done={}):
         return 0, shutil.copy(*words[1:])
     code, _, _, said = answer(step, out)
     if re.search(r"--out made/\w+(\.jsonl|/|$)", step):
-        done[step] = code, said
+        done[key] = code, said
     return code, said
 
 

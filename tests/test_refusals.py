@@ -758,9 +758,7 @@ def test_the_files_are_good_before_they_are_edited(tmp_path, kind):
     assert len({task for _, task in arms}) == 1 and pair(*arms.values())
 
 
-def test_what_is_no_known_thing_is_refused_and_led_to_the_list(
-    tmp_path, capsys, monkeypatch
-):
+def test_what_is_no_known_thing_is_refused_and_led_to_the_list(tmp_path, capsys, monkeypatch):
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "todo.txt").write_text("nothing")
     (tmp_path / "odd").write_bytes(b"\x00\x01\x02")
