@@ -25,12 +25,13 @@ WRITES = ("compare", "evaluate", "demo", "plan")  # without --out into a folder 
 
 
 def marked(line):
-    heavy = "models/" in line or line.startswith(("invar-nb demo", "invar-nb merge"))
-    return pytest.param(
-        line,
-        marks=[pytest.mark.skipif(not HAS_TORCH, reason="needs torch")] * heavy
-        + [pytest.mark.slow] * line.startswith("invar-nb demo"),
-    )
+    "The line as a parameter of a test: skipped without PyTorch, or among the slow ones."
+    marks = []
+    if "models/" in line or line.startswith(("invar-nb demo", "invar-nb merge")):
+        marks.append(pytest.mark.skipif(not HAS_TORCH, reason="needs torch"))
+    if line.startswith("invar-nb demo"):
+        marks.append(pytest.mark.slow)
+    return pytest.param(line, marks=marks)
 
 
 @pytest.fixture(scope="module")

@@ -131,13 +131,12 @@ def as_markdown():
 
 def marked(line):
     "What needs a model needs PyTorch, and takes long where two models are scored."
-    needs = "models/" in line or line.startswith(("demo", "merge"))
-    marks = [pytest.mark.skipif(not HAS_TORCH, reason="needs torch")] * needs
-    return pytest.param(
-        line,
-        marks=marks
-        + [pytest.mark.slow] * line.startswith(("compare models", "plan models", "demo")),
-    )
+    marks = []
+    if "models/" in line or line.startswith(("demo", "merge")):
+        marks.append(pytest.mark.skipif(not HAS_TORCH, reason="needs torch"))
+    if line.startswith(("compare models", "plan models", "demo")):
+        marks.append(pytest.mark.slow)
+    return pytest.param(line, marks=marks)
 
 
 @pytest.fixture(scope="module")

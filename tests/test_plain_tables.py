@@ -1118,3 +1118,14 @@ def test_rows_without_a_value_can_be_left_out_of_both_files(tmp_path):
     (tmp_path / "b.csv").write_text("id,score\n" + "".join(f"q{i},\n" for i in range(9)))
     with pytest.raises(ContractError, match="line 2: every row must have 'score'"):
         read_plain(tmp_path / "b.csv", intersect=True)
+
+
+def test_an_example_that_lacks_one_of_its_marks_is_left_out_whole(tmp_path):
+    "Five marks for each example, one of them missing: a mean over the other four is no mark."
+    lines = [
+        f"q{i},{'' if (i, k) == (3, 2) else (i + k) % 2}" for i in range(9) for k in range(5)
+    ]
+    (tmp_path / "a.csv").write_text("id,score\n" + "\n".join(lines) + "\n")
+    arm = read_plain(tmp_path / "a.csv", intersect=True, repeats="mean")
+    assert "q3" not in {*arm.ids} and len({*arm.ids}) == 8
+    assert arm.provenance["intersected"] == 9

@@ -441,7 +441,8 @@ def find(name):
     if len(hits) != 1:
         near = hits or difflib.get_close_matches(name, map(page_id, pages()), n=5, cutoff=0.4)
         shown = ", ".join(p if isinstance(p, str) else page_id(p) for p in near)
-        sys.exit(f"pages: no one page is called {name!r}. Did you mean: {shown or 'index'}")
+        found = "several pages are" if hits else "no page is"
+        sys.exit(f"pages: {found} called {name!r}. Did you mean: {shown or 'index'}")
     return hits[0]
 
 

@@ -612,7 +612,7 @@ def slice_columns(
     documents = next((arm.clusters for arm in arms if arm.clusters), None)
     columns = document_columns(arms, documents) if documents else {}
     if positions:
-        columns["position"] = _positions(arms[0].tokens, documents)
+        columns["position"] = _quarters(arms[0].tokens, documents)
     return columns
 
 
@@ -656,7 +656,7 @@ def _document_facts(arm: Arm) -> dict[str, object]:  # name -> document -> value
     return facts | provenance.get("document_slices", {})
 
 
-def _positions(tokens: np.ndarray, documents: Sequence[str] | None) -> tuple[str, ...]:
+def _quarters(tokens: np.ndarray, documents: Sequence[str] | None) -> tuple[str, ...]:
     """Position of each window: the quarter of its document in which its middle lies.
 
     FEW_WINDOWS for the windows of a document with less than four."""

@@ -707,7 +707,7 @@ def _table_in_memory(
 
 
 def _leave_out_gaps(table: Table, choice: _Choice) -> tuple[Table, int | None]:
-    """The rows that have every score or loss, and how many items there were before.
+    """The rows of items that have every score or loss, and how many items there were before.
 
     None for that number where no row is left out.
     """
@@ -717,12 +717,21 @@ def _leave_out_gaps(table: Table, choice: _Choice) -> tuple[Table, int | None]:
         if role.partition(" ")[0] in _MEASURED
     ]
     missing = np.any([table.lacks(name) for name in measured], axis=0)
-    if not missing.any() or missing.all():
-        return table, None  # where none has a value, that is refused with its row
-    n_before = len(table)
-    if "score" in choice.names and "id" in choice.names:  # an id may have several rows
-        n_before = len({*table.column(choice.in_file(choice.names["id"]), missing=())})
-    return table.take(np.flatnonzero(~missing)), n_before
+    if not missing.any():
+        return table, None
+    items = _items_of(table, choice)
+    incomplete = {items[row] for row in np.flatnonzero(missing)}
+    complete = [row for row, item in enumerate(items) if item not in incomplete]
+    if not complete:
+        return table, None  # the gap is refused with its row
+    return table.take(np.array(complete)), len({*items})
+
+
+def _items_of(table: Table, choice: _Choice) -> Sequence:
+    "The item of each row: the example that it scores, which may have several rows, or itself."
+    if "score" in choice.names and "id" in choice.names:
+        return table.column(choice.in_file(choice.names["id"]))
+    return range(len(table))
 
 
 def read_columns(

@@ -146,8 +146,8 @@ def cure_of_input(comparison: Comparison) -> str:
 
 def text_among(comparison: Comparison) -> str | None:
     "The first argument that may be a text and no model or result; None where none is."
-    for path in comparison.arguments.values():
-        if Path(path).suffix in (".txt", ".jsonl") and Path(path).is_file():
+    for name, path in comparison.arguments.items():
+        if comparison.kinds[name] == "table" and Path(path).suffix in (".txt", ".jsonl"):
             return path
     return None
 
