@@ -90,3 +90,21 @@ def test_margins_of_one_score_are_said_by_part_and_are_not_pooled():
     with pytest.raises(UsageError, match="pooling needs one margin of all parts"):
         study(arms, margin={"quiz": 0.1}, pooling="equal")
     assert study(arms, margin={"f1": 0.1}, pooling="equal")
+
+
+def test_the_task_that_was_chosen_can_be_named_as_it_can_among_others(capsys, tmp_path):
+    chosen = ["--task", "invar_words", "--margin", "invar_words=30%"]
+    code, text = said(capsys, tmp_path, *chosen)
+    assert code == 0 and "Equivalent" in text and "30 points" in text, text
+    code, text = said(capsys, tmp_path, *chosen, "--margin", "exact_match=20%")
+    assert code == 2 and "--margin must be given once per metric" in text, text
+
+
+@pytest.mark.parametrize("name", ["invar_words", "exact_match", "score"])
+def test_a_plan_takes_the_margin_of_a_study_under_the_names_of_a_comparison(
+    capsys, tmp_path, name
+):
+    (tmp_path / "study.toml").write_text(f'[rules]\nmargin = {{{name} = "7%"}}\n')
+    words = ["plan", BASE, TUNED, "--task", "invar_words", "--study", tmp_path / "study.toml"]
+    assert main([*map(str, words), "--out", str(tmp_path / "p")]) == 0
+    assert "equivalent within 7 points" in capsys.readouterr().out

@@ -106,6 +106,12 @@ class Offered:
         return [*dict.fromkeys([*scores, *metrics, *self.parts])]
 
     @property
+    def only_task(self) -> set[str]:
+        "The name of the task that all arms are of; empty where there are several, or none."
+        tasks = {arm.provenance.get("source", {}).get("task") for arm in self.arms}
+        return tasks - {None} if len(tasks) == 1 else set()
+
+    @property
     def primary(self) -> str:
         "The metric that a margin without a name belongs to."
         if self.metrics:
@@ -140,7 +146,7 @@ class Offered:
             self._refuse_bare(text)
         if name == "score" and len(self.first_scores) > 1:
             self._refuse_one_for_all(text)
-        metric = self.find(name)
+        metric = self.primary if name in self.only_task else self.find(name)
         if metric is None and name not in self.parts:
             cure = suggest(name, self.names, f"Choose from {', '.join(self.names)}")
             usage("--margin must name a metric that is compared", repr(name), cure)
@@ -206,6 +212,8 @@ def find_margins(
     margins = {}
     for name, text in split_margins(texts, primary=primary).items():
         metric, size = offered.size(name, text)
+        if metric in margins:
+            usage("--margin must be given once per metric", f"{name}, which has one", "Keep one")
         margins[metric] = size
     return margins
 

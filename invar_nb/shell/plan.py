@@ -36,7 +36,7 @@ from ..runs.evaluator import compare_runs, specs_of
 from .arm_kind import SCORED, arm_kind
 from .check_job import check_roles
 from .file_arms import arms_of_files, as_reading
-from .jobs import find_rules
+from .jobs import Offered, find_rules
 from .open_models import find_cache
 from .options import TYPED, as_typed, given_options, refuse_unread, usage
 from .out_folder import PLAN_FILES
@@ -62,7 +62,7 @@ def find_goal(
     """
     asked = asked_of(planning, job.asked)
     metric = next(iter(asked.metric or ()), PRIMARY.get(kind))
-    margin_text = planning.margin or _agreed_margin(job.asked, metric)
+    margin_text = planning.margin or _agreed_margin(job.asked, metric, kind, arms)
 
     def rules_with(margin: list[str] | None) -> Rules:
         "The rules of a comparison with this margin."
@@ -89,14 +89,17 @@ def find_goal(
     return goal, rules
 
 
-def _agreed_margin(asked: Asked, metric: str) -> str | None:
+def _agreed_margin(asked: Asked, metric: str, kind: str, arms: Mapping) -> str | None:
     """The margin that a study file has for this metric, else its margin without a metric.
 
-    None where it has neither.
+    The metric may have the name of its score, or of the task. None where there is neither.
     """
+    offered = Offered(kinds=[kind], metrics=[metric], arms=[*arms.values()])
     margins = {}
     for text in asked.margin or ():
         name, _, size = text.rpartition("=")
+        if name in offered.only_task or offered.find(name) == metric:
+            name = metric
         margins[name] = size
     return margins.get(metric, margins.get(""))
 
