@@ -17,6 +17,7 @@ PAPER = re.compile(r'<path d="[^"]*"\s+style="fill: #ffffff"/>')  # of figure an
 FAMILIES = re.compile(r"font-family: [^;\"]*;? ?")
 SHORTHAND = re.compile(r"(\bfont: [^;\"]*?\d(?:\.\d+)?px) [^;\"]*")  # of a formula's letters
 REFERENCE = re.compile(r'(url\(#|\bhref="#)([^)"]+)')
+TAG = re.compile(r"<[^>]*>")  # what is between tags is what the picture says
 POINT = 96 / 72  # pixels of a point
 
 
@@ -34,6 +35,11 @@ def unique_ids(svg, mark):
     return REFERENCE.sub(rf"\1{mark}-\2", svg.replace("xlink:href", "href"))
 
 
+def _with_short_coordinates(tag):
+    "A tag with two decimals in its numbers, since a hundredth of a point is not seen."
+    return re.sub(r"(\.\d\d)\d+", r"\1", tag[0])
+
+
 def inline(svg, alt, mark):
     """The SVG as an element of a page.
 
@@ -48,7 +54,7 @@ def inline(svg, alt, mark):
     for colour, ours in COLOURS.items():
         inside = re.sub(colour, ours, inside, flags=re.I)
     inside = SHORTHAND.sub(r"\1 var(--font-stack)", FAMILIES.sub("", inside))
-    inside = re.sub(r"(\.\d\d)\d+", r"\1", inside)  # a hundredth of a point is not seen
+    inside = TAG.sub(_with_short_coordinates, inside)
     inside = re.sub(r"<g>\s*</g>|<defs>\s*</defs>", "", unique_ids(inside, mark))
     inside = re.sub(r"\s*\n\s*", " ", inside).replace("> <", "><").strip()
     return (
