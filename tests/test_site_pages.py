@@ -22,6 +22,7 @@ import pages
 import pytest
 import site_fonts
 import yaml
+from bs4 import BeautifulSoup
 from docutils import nodes
 from docutils.frontend import get_default_settings
 from docutils.utils import new_document
@@ -241,6 +242,12 @@ def test_source_of_the_library_is_folded(site):
     for name, page in site.html.items():
         own = f"Derived and checked in {name.removesuffix('.html')}"
         assert own not in re.sub(r"<[^>]+>", "", page), f"{name}: a card leads to its own page"
+
+
+def test_no_picture_is_folded_away_with_its_code(site):
+    for name, text in site.html.items():
+        for fold in BeautifulSoup(text, "html.parser").select("details.code"):
+            nothing(fold.select("figure, svg, div.cell_output"), f"{name}: in a fold of code")
 
 
 def test_answers_are_folded(site):
