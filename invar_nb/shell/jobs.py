@@ -213,7 +213,8 @@ def find_margins(
     for name, text in split_margins(texts, primary=primary).items():
         metric, size = offered.size(name, text)
         if metric in margins:
-            usage("--margin must be given once per metric", f"{name}, which has one", "Keep one")
+            must = "--margin must be given once per metric"
+            usage(must, f"{name}, which has one", "Keep one")
         margins[metric] = size
     return margins
 
