@@ -158,7 +158,7 @@ def test_a_real_llama_server_is_refused_and_the_gguf_is_named(tmp_path):
         text.write_text("The rows are sorted by name. " * 40)
         code, _, error = shell("score", f"openai:{address}", "--text", text, "--out", losses)
         show("llama-server", "no log-probabilities of a prompt", f"exit {code}", "refused")
-        assert code == 3 and "score the GGUF itself" in error
+        assert code == 3 and "Score the GGUF file itself" in error
     finally:
         server.terminate()
         server.wait()
