@@ -393,6 +393,12 @@ def test_a_drawing_says_its_numbers_whole(said):
     assert f'<text x="1.23">{text}</text>' in drawings.inline(svg, "alt", "d1")
 
 
+def test_a_number_and_its_per_cent_sign_stand_on_one_line():
+    assert drawings.caption("above 2 % of `n` % `5`") == (
+        "above 2\u00a0% of <code>n</code> % <code>5</code>"
+    )
+
+
 def test_ids_of_drawings_are_their_own():
     one, two = (drawings.inline(stored_drawing(), "alt", mark) for mark in ("a", "b"))
     ids = [re.findall(r' id="([^"]+)"', drawn) for drawn in (one, two)]

@@ -63,9 +63,15 @@ def inline(svg, alt, mark):
     )
 
 
+def joined(text):
+    "The text with its per cent signs on the lines of their numbers."
+    return re.sub(r"(?<=\d) (?=%)", "\u00a0", text)
+
+
 def caption(text):
     "A caption as HTML: `code` and plain text."
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text, quote=False))
+    text = html.escape(joined(text), quote=False)
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", text)
 
 
 def figure(svg, words, mark):
