@@ -170,7 +170,8 @@ def test_the_line_over_a_title_says_what_a_page_is(site):
         "statistics/bootstrap": "Method",
         "readers/lm_eval": "Library",
         "which-method": "Reference",
-        "tutorials/seeds_decide": "Start",
+        "tutorials/seeds_decide": "Tutorial",
+        "install": "Start",
         BOOK[2]: f"Chapter 3 of {len(BOOK)}",
     }
     for name, kind in kinds.items():

@@ -50,8 +50,15 @@ if (typeof Search !== "undefined") {
     whole.querySelectorAll("div.highlight, div.cell_output, mjx-container, .beside").forEach((block) => block.remove());
     return text(whole.documentElement.outerHTML, anchor);
   };
+  // Excerpts for the first hits only: each is cut from the whole page, which has to be fetched.
+  const EXCERPTS = 10;
+  let shown = 0;  // hits of this query so far; Sphinx asks once for each, in their order
+  if (typeof DOCUMENTATION_OPTIONS !== "undefined") {
+    Object.defineProperty(DOCUMENTATION_OPTIONS, "SHOW_SEARCH_SUMMARY", { get: () => shown++ < EXCERPTS });
+  }
   const perform = Search._performSearch;
   Search._performSearch = (query, terms, ...more) => {
+    shown = 0;
     const { docnames, titles, filenames } = Search._index;
     const answers = [...answering(query)].map(([page, agreement]) => {
       const at = docnames.indexOf(page);
