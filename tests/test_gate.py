@@ -1696,6 +1696,20 @@ def test_the_guide_comes_to_a_command_soon_and_names_each_input_and_output():
     }
 
 
+def commands_of(block):
+    "The commands of a block: one a line, or several lines until its quotes are closed."
+    command = ""
+    for line in block.splitlines():
+        command += line
+        try:
+            shlex.split(command, comments=True)
+        except ValueError:
+            command += "\n"
+        else:
+            yield command
+            command = ""
+
+
 def test_every_command_of_the_guide_runs_in_its_order(docs, tmp_path):
     pytest.importorskip("torch")
     import invar_nb
@@ -1749,7 +1763,7 @@ def test_every_command_of_the_guide_runs_in_its_order(docs, tmp_path):
     for block in blocks("shell"):
         if "switch --orphan" in block:
             git(work, "commit", "-qm", "gate")
-        for line in block.splitlines():
+        for line in commands_of(block):
             done = subprocess.run(
                 ["bash", "-c", line], cwd=work, env=env, capture_output=True, text=True
             )
