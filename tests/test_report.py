@@ -1038,6 +1038,16 @@ def test_labels_beside_sizes_do_not_cover_each_other():
         ), (seed, spans)
 
 
+def test_a_point_beyond_the_axis_is_an_arrow_with_its_number():
+    near = [("a", 4, 0.1, -0.1, 0.3, ""), ("b", 5, 0.2, 0.1, 0.3, "")]
+    far = [("up", 6, 30.0, 20.0, 40.0, ""), ("down", 7, -30.0, -40.0, 0.2, "")]
+    drawn = size_figure([*near, *far], margin=(-1, 1), axis="change", size="size")
+    assert drawn.count("<circle") == len(near) and "up +30" in drawn and "down -30" in drawn
+    arms = re.findall(r'<path d="M\S+ (\S+)L\S+ (\S+)" style="[^"]*stroke-width:2"', drawn)
+    below = [float(start) > float(tip) for start, tip in arms]
+    assert below == [True, True, False, False]
+
+
 @pytest.mark.parametrize("n", [12, 13, 45])
 def test_tables_of_many_candidates_are_cut_whole(n):
     "Details of 12 are in report.md, of more none; a summary and a notebook say how many are left out, in rows as long as the others."

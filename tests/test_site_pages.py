@@ -30,6 +30,7 @@ from filelock import FileLock
 from test_house import foreign, nothing
 
 from invar_nb.foundations.page_style import PALETTE
+from invar_nb.report.figures import COLOURS, size_figure
 
 ROOT = pages.root
 ALL = pages.pages()
@@ -398,6 +399,24 @@ def test_a_number_and_its_per_cent_sign_stand_on_one_line():
     assert drawings.caption("above 2 % of `n` % `5`") == (
         "above 2\u00a0% of <code>n</code> % <code>5</code>"
     )
+
+
+def test_a_picture_of_a_report_takes_colours_and_font_of_its_page():
+    svg = size_figure([("a", 4, 0.1, -0.1, 0.3, "equivalent")], margin=(-2, 2))
+    assert drawings.is_of_report(svg) and not drawings.is_drawing(svg)
+    drawn = drawings.figure(svg, WORDS, "d1")
+    assert drawn.startswith(
+        '<figure class="drawing"><svg class="drawing" viewBox="0 0 420 296"'
+    )
+    assert 'aria-label="Bars &lt;of&gt; &quot;forty&quot; samples"' in drawn
+    nothing([word for word in ("<title", "system-ui") if word in drawn])
+    assert drawn.count("<text") == svg.count("<text") and drawn.endswith("</figure>")
+    used = {*re.findall(r"var\(--([a-z]+),", drawn)}
+    assert used and used <= {*drawings.NAMES_OF_REPORTS}
+
+
+def test_every_colour_of_reports_follows_the_theme():
+    assert {*COLOURS} <= {*drawings.NAMES_OF_REPORTS}
 
 
 def test_ids_of_drawings_are_their_own():

@@ -1,4 +1,4 @@
-"""Drawings of Matplotlib (`page_style`) as a part of their page.
+"""Drawings of Matplotlib (`page_style`) and pictures of reports as a part of their page.
 
 Inline SVG, in the colours and the font of the page."""
 
@@ -19,11 +19,42 @@ SHORTHAND = re.compile(r"(\bfont: [^;\"]*?\d(?:\.\d+)?px) [^;\"]*")  # of a form
 REFERENCE = re.compile(r'(url\(#|\bhref="#)([^)"]+)')
 TAG = re.compile(r"<[^>]*>")  # what is between tags is what the picture says
 POINT = 96 / 72  # pixels of a point
+# What the pictures of reports call their colours -> what these are on the site.
+NAMES_OF_REPORTS = {
+    "ink": "currentColor",
+    "soft": "var(--color-foreground-muted)",
+    "rule": "var(--color-background-border)",
+    "paper": "var(--color-background-primary)",
+    "worse": "var(--draw-orange)",
+    "better": "var(--draw-blue)",
+    "band": "color-mix(in srgb, var(--draw-blue) 14%, transparent)",
+}
 
 
 def is_drawing(svg):
     "Whether an SVG was made by Matplotlib, whose background and ids do not suit a page."
     return '<g id="figure_1">' in svg
+
+
+def is_of_report(svg):
+    "Whether an SVG is a picture of a report."
+    return 'class="figure"' in svg.partition(">")[0]
+
+
+def inline_of_report(svg, alt):
+    """The picture of a report as an element of a page, in its colours and its font.
+
+    It is as large as it is drawn, so its words have the size of other drawings.
+    """
+    box = re.search(r'viewBox="0 0 (\S+) \S+"', svg)
+    colours = ";".join(f"--{name}:{colour}" for name, colour in NAMES_OF_REPORTS.items())
+    size = f"max-width:{box[1]}px;width:100%;height:auto"
+    head = (
+        f'<svg class="drawing" {box[0]} role="img" '
+        f'aria-label="{html.escape(alt)}" style="{size};font-size:13px;{colours}">'
+    )
+    inside = svg[svg.index(">") + 1 :]
+    return head + re.sub(r"<title>.*?</title>", "", inside, count=1, flags=re.S)
 
 
 def unique_ids(svg, mark):
@@ -76,7 +107,9 @@ def caption(text):
 
 def figure(svg, words, mark):
     "A drawing with its caption; `words` has `fig-alt` and `fig-cap`."
+    alt = words["fig-alt"]
+    drawn = inline_of_report(svg, alt) if is_of_report(svg) else inline(svg, alt, mark)
     return (
-        f'<figure class="drawing">{inline(svg, words["fig-alt"], mark)}\n'
+        f'<figure class="drawing">{drawn}\n'
         f"<figcaption>{caption(words['fig-cap'])}</figcaption></figure>"
     )

@@ -561,25 +561,42 @@ def reliability_figure(
 
 # %% ../../nbs/report/00_figures.ipynb #4c07d97c
 class _Labels:
-    "Remembers where labels beside points were placed, so that no label covers another."
+    "Remembers where labels and points are, so that no label covers another one, or a point."
 
     def __init__(self):
-        self.places: list[tuple[float, float, float]] = []  # (start, stop, height)
+        # (start, stop, height, distance that labels keep from that height), in pixels
+        self.labels: list[tuple[float, float, float, float]] = []
+        self.marks: list[tuple[float, float, float, float]] = []
 
-    def is_free(self, start: float, stop: float, height: float) -> bool:
-        "Whether a label between these pixels, at this height, would cover none placed so far."
-        return not any(
-            start < other_stop and other_start < stop and abs(height - other_height) < 14
-            for other_start, other_stop, other_height in self.places
-        )
+    def keep_free(self, start: float, stop: float, height: float, distance: float) -> None:
+        "Remember a mark, which labels should not cover."
+        self.marks.append((start, stop, height, distance))
 
     def place(self, start: float, stop: float, height: float) -> float:
-        "Reserve the nearest free height and return it; if none is free, the last one tried."
-        for shift in (0, -14, 14, -28, 28, -42, 42, -56, 56):
-            if self.is_free(start, stop, height + shift):
-                break
-        self.places.append((start, stop, height + shift))
-        return height + shift
+        """Reserve the nearest height where a label covers no label and no mark, and return it.
+
+        If there is none, marks may be covered; if that does not help, labels too."""
+        heights = [height + shift for shift in (0, -14, 14, -28, 28, -42, 42, -56, 56)]
+        for others in ([*self.labels, *self.marks], self.labels):
+            for free in heights:
+                if not _covers(start, stop, free, others):
+                    self.labels.append((start, stop, free, 14))
+                    return free
+        self.labels.append((start, stop, heights[-1], 14))
+        return heights[-1]
+
+
+def _covers(
+    start: float,  # pixels from the left, of a label
+    stop: float,
+    height: float,
+    others: Sequence[tuple[float, float, float, float]],  # as in `_Labels`
+) -> bool:
+    "Whether a label would cover one of the others."
+    return any(
+        start < other_stop and other_start < stop and abs(height - other_height) < distance
+        for other_start, other_stop, other_height, distance in others
+    )
 
 
 def _point(
@@ -595,7 +612,8 @@ def _point(
     at = x(size)
     if clipped(estimate) != estimate:
         label += f" {estimate:+.3g}"
-    low, estimate, high = map(clipped, (low, estimate, high))
+    marks = _interval_upwards(at, y, (low, estimate, high), clipped, colour)
+    estimate = clipped(estimate)
     length = 7.2 * len(label)  # pixels: no font is known here, and a character takes about 7
     anchor = "start"
     edge = at + 9
@@ -608,15 +626,31 @@ def _point(
     if abs(wished_height - y(0)) < 9:
         wished_height -= 9  # not on the line of 0
     height = labels.place(start, start + length, wished_height)
-    marks = []
+    to_label = []
     if height != wished_height:
-        marks.append(_line(at, y(estimate), edge, height, "soft", 1))
-    return [
-        *marks,
-        _text(edge, height + 4, label, anchor),
-        _line(at, y(low), at, y(high), colour, 3),
-        _dot(at, y(estimate), 5, colour),
-    ]
+        to_label.append(_line(at, y(estimate), edge, height, "soft", 1))
+    return [*to_label, _text(edge, height + 4, label, anchor), *marks]
+
+
+def _interval_upwards(
+    at: float,  # pixel from the left
+    y: _Axis,
+    values: tuple[float, float, float],  # lower end, estimate, upper end
+    clipped: Callable[[float], float],  # a value, or the end of the axis where it lies beyond
+    colour: str,
+) -> list[dict]:
+    """The marks of an interval in a picture by size: a line, and a dot for the estimate.
+
+    Where an end lies beyond the axis, an arrow takes its place."""
+    low, estimate, high = values
+    marks = [_line(at, y(clipped(low)), at, y(clipped(high)), colour, 3)]
+    signs_beyond = {math.copysign(1, value) for value in values if clipped(value) != value}
+    for sign in sorted(signs_beyond):
+        tip = y(clipped(sign * math.inf))
+        marks += [_line(at + dx, tip + 6 * sign, at, tip, colour, 2) for dx in (-6, 6)]
+    if clipped(estimate) == estimate:
+        marks.append(_dot(at, y(estimate), 5, colour))
+    return marks
 
 
 def size_figure(
@@ -628,7 +662,8 @@ def size_figure(
 ) -> Picture:
     """A picture of each candidate's change, with its interval, against its size.
 
-    A value that lies much farther out than the others is drawn at the edge, with its number.
+    Where a value lies much farther out than the others, an arrow at the edge takes its place,
+    with the number of the estimate.
     """
     bars = [(label, *interval) for label, _, *interval in rows]
     sizes = [size_of_row for _, size_of_row, *_ in rows]
@@ -650,6 +685,10 @@ def size_figure(
         marks.append(_box(60, top, 346, bottom - top))
     marks += _grid(ticks(y.low, y.high, 5), 60, 406, y, "{:+g}".format)
     marks.append(_line(60, y(0), 406, y(0), "soft", 1))
+    for _, size_of_row, estimate, *_ in rows:
+        at = x(size_of_row)
+        labels.keep_free(at - 7, at + 7, y(clipped(estimate)), 14)
+    labels.keep_free(60, 406, y(0), 9)
     for row in rows:
         marks += _point(row, x, y, clipped, labels)
     marks += [_text(x(tick), 264, f"{tick:g}") for tick in ticks(x.low, x.high, 5)]
