@@ -146,14 +146,21 @@ def words_in(svg):
     return ["".join(re.sub(r"<[^>]*>", "", text).split()) for text in texts]
 
 
+def drawings_of(cell):
+    "The pictures of a cell that stand inline in their page: Matplotlib's and those of reports."
+    for output in cell.get("outputs", ()):
+        svg = "".join(output.get("data", {}).get("image/svg+xml", ""))
+        is_captioned = "fig-cap" in "".join(cell["source"])
+        if drawings.is_drawing(svg) or (is_captioned and drawings.is_of_report(svg)):
+            yield svg
+
+
 def test_drawings_stand_in_their_pages(site):
-    "Each drawing of Matplotlib is inline in its page, on which no id occurs twice."
+    "Each drawing is inline in its page, says what it said, and no id occurs twice."
     for path, name in zip(ALL, NAMES, strict=True):
-        outputs = [o for c in pages.read(path).cells for o in c.get("outputs", ())]
-        stored = [o.get("data", {}).get("image/svg+xml", "") for o in outputs]
+        drawn = [svg for cell in pages.read(path).cells for svg in drawings_of(cell)]
         text = site.html[f"{name}.html"]
         shown = re.findall(r'<svg class="drawing".*?</svg>', text, re.S)
-        drawn = [*filter(drawings.is_drawing, stored)]
         assert [*map(words_in, shown)] == [*map(words_in, drawn)], name
         for svg in shown:
             assert 'role="img" aria-label="' in svg
