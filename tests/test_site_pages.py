@@ -147,7 +147,7 @@ def words_in(svg):
 
 
 def drawings_of(cell):
-    "The pictures of a cell that stand inline in their page: Matplotlib's and those of reports."
+    "The pictures of a cell that stand inline in its page: of Matplotlib and of reports."
     for output in cell.get("outputs", ()):
         svg = "".join(output.get("data", {}).get("image/svg+xml", ""))
         is_captioned = "fig-cap" in "".join(cell["source"])
