@@ -753,6 +753,21 @@ def test_a_loss_perhaps_within_the_margin_says_how_it_passes():
     assert far.report().exit.rule == "primary_regressed" and "--require" not in str(far)
 
 
+@pytest.mark.parametrize("limit", [None, 1e-4])
+def test_the_option_that_lets_a_small_loss_pass_is_named_only_where_it_does(limit):
+    "It was named beside a divergence beyond its margin, and the exit stayed 1."
+    margin = {"perplexity": 0.01}
+    if limit:
+        margin["kl_divergence"] = limit
+    both = with_divergence()
+    end = compare(both, margin=margin).report().exit
+    assert end.rule == "perhaps_within_margin" and end.code == 1
+    assert ("KL divergence regressed" in end.reason) == bool(limit)
+    is_named = "--require not-beyond" in end.because
+    followed = compare(both, margin=margin, required="not-beyond").report().exit
+    assert is_named == (not limit) == (followed.code == 0)
+
+
 def test_a_comment_says_what_was_compared_why_it_is_red_and_how_to_check():
     said = summary_markdown(report_of(compare(losses(0.05))).document())
     assert re.search(r" On (\d+ documents, )?\d+ windows\.$", said, re.M), said

@@ -524,24 +524,14 @@ def test_logs_of_the_tool_give_the_losses_of_its_files():
     np.testing.assert_allclose(printed.candidate.log_loss, both.candidate.log_loss, atol=1e-3)
 
 
-def test_a_model_beside_a_log_is_refused_before_a_text_is_asked_for(tmp_path):
+@pytest.mark.parametrize("log", ["q4.log", "q4.txt"])  # which is no text for its name
+def test_a_model_beside_a_log_is_refused_before_a_text_is_asked_for(tmp_path, log):
     (tmp_path / "f16.gguf").write_bytes(b"GGUF")
-    (tmp_path / "q4.log").write_text(
+    (tmp_path / log).write_text(
         "perplexity: calculating perplexity over 2 chunks, n_ctx=512, n_seq=1\n"
         "[1]4.5000,[2]5.0000,\nFinal estimate: PPL = 5.0000 +/- 0.10000\n"
     )
-    code, _, err = shell("compare", tmp_path / "f16.gguf", tmp_path / "q4.log")
+    code, _, err = shell("compare", tmp_path / "f16.gguf", tmp_path / log)
     assert code == 2
     assert "both arms must be of the same kind; got model and perplexity log" in err
     assert "--text" not in err  # that would lead to this refusal
-
-
-def test_a_log_whose_name_ends_like_a_text_is_not_taken_for_one(tmp_path):
-    (tmp_path / "f16.gguf").write_bytes(b"GGUF")
-    (tmp_path / "q4.txt").write_text(
-        "perplexity: calculating perplexity over 2 chunks, n_ctx=512, n_seq=1\n"
-        "[1]4.5000,[2]5.0000,\nFinal estimate: PPL = 5.0000 +/- 0.10000\n"
-    )
-    code, _, err = shell("compare", tmp_path / "f16.gguf", tmp_path / "q4.txt")
-    assert code == 2
-    assert "both arms must be of the same kind; got model and perplexity log" in err

@@ -108,3 +108,12 @@ def test_a_plan_takes_the_margin_of_a_study_under_the_names_of_a_comparison(
     words = ["plan", BASE, TUNED, "--task", "invar_words", "--study", tmp_path / "study.toml"]
     assert main([*map(str, words), "--out", str(tmp_path / "p")]) == 0
     assert "equivalent within 7 points" in capsys.readouterr().out
+
+
+def test_a_plan_refuses_two_margins_of_one_metric(capsys, tmp_path):
+    (tmp_path / "study.toml").write_text(
+        '[rules]\nmargin = {score = "7%", exact_match = "5%"}\n'
+    )
+    words = ["plan", BASE, TUNED, "--task", "invar_words", "--study", tmp_path / "study.toml"]
+    assert main([*map(str, words), "--out", str(tmp_path / "p")]) == 2
+    assert "--margin must be given once per metric" in capsys.readouterr().err

@@ -474,6 +474,8 @@ def test_an_answer_is_folded_up_to_the_next_heading():
         *page, begin, "**Answer.** Two.", end, "## Limits\n\nNone.",
     ]  # fmt: skip
     assert folded("## Exercises", "**Answer.** Last.")[-1] == end
+    tasks = ("## A", "### Try this\n\n1. Drag it.", "**Answer.** So.", "## B")
+    assert folded(*tasks, *page[:1]) == [*tasks[:2], begin, tasks[2], end, tasks[3], page[0]]
     assert folded("**Answer.** Before.\n\n## Exercises")[0].startswith("**Answer.**")
     assert folded("# A\n\n## B", "text\n\n### C") == ["# A\n\n## B", "text\n\n### C"]
 

@@ -12,7 +12,7 @@ EQUATION = re.compile(r"\bEq\. ([a-z]+(?:-\w+)+)")  # of a docstring, as help() 
 CODE = re.compile(r"^```python\n.*?^```", re.M | re.S)
 EXAMPLES = re.compile(r"(?:^>>> .*\n?)+", re.M)
 HEADING = re.compile(r"(#{1,6}) ")
-EXERCISES = re.compile(r"^## Exercises\s*$", re.M)
+EXERCISES = re.compile(r"^(?:## Exercises|### Try this)\s*$", re.M)
 ANSWER_BEGINS = '<details class="answer"><summary>Answer</summary>'
 ANSWER_ENDS = "</details>"
 NESTED = re.compile(r"\[([^\[\]]*)\[(`[^`\n]*`)\]\([^()\s]*\)([^\[\]]*)\]\(")
@@ -72,8 +72,8 @@ def fold_answers(cells, make):
     """The cells of a page with the answers of its exercises in folds.
 
     An answer goes from a Markdown cell that begins with `**Answer.**`, below the heading
-    `## Exercises`, to the next heading, code and outputs included. `make(text)` makes a cell
-    of Markdown.
+    `## Exercises` or `### Try this`, to the next heading, code and outputs included.
+    `make(text)` makes a cell of Markdown.
     """
     done, is_open, in_exercises = [], False, False
     for cell in cells:
@@ -86,7 +86,7 @@ def fold_answers(cells, make):
             if heading and is_open:
                 done.append(make(ANSWER_ENDS))
                 is_open = False
-            if heading and len(heading[1]) <= len("##"):
+            if heading and (len(heading[1]) <= len("##") or EXERCISES.match(text)):
                 in_exercises = bool(EXERCISES.match(text))
             if in_exercises and not is_open and text.startswith("**Answer.**"):
                 done.append(make(ANSWER_BEGINS))

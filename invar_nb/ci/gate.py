@@ -139,7 +139,7 @@ def assert_not_worse(
     end = result.report().exit
     if end.code:
         reason = f"{end.reason[0].upper()}{end.reason[1:]}"
-        if end.rule == "perhaps_within_margin":
+        if end.rule == "perhaps_within_margin" and end.because != end.reason:
             reason += ' With require="not-beyond" such a loss passes.'
         raise AssertionError(f"{result.headline} {reason}")
     if end.rule == "no_regression_shown":

@@ -358,6 +358,11 @@ class Outcome:
         "Rows whose regression calls for exit code 1, also of candidates that do not decide."
         return [row for row in self.study.rows if self._stops(row)]
 
+    @property
+    def stopping_of_candidates(self) -> list[Row]:
+        "Those of them that are of the deciding candidates."
+        return [row for row in self.stopping if row.key.candidate in self.candidates]
+
     def _stops(self, row: Row) -> bool:
         "Whether a row regressed by as much as `required` takes to stop, and was not accepted."
         if row.claim != "regressed" or self.is_accepted(row):
@@ -441,12 +446,21 @@ def leading_row_regressed(outcome: Outcome) -> ExitSection | None:
     is_of_runs = bool(outcome.study.verdicts)  # their word says already how large a loss is
     if is_of_runs or any(row.shows("beyond") for row in rows):
         return exit_section(1, "primary_regressed", f"{claim}{notes}")
-    return exit_section(
-        1,
-        "perhaps_within_margin",
-        f"{claim}, perhaps by less than the margin{notes}",
-        "--require not-beyond lets such a loss pass",
-    )
+    return _perhaps_within(outcome, f"{claim}, perhaps by less than the margin{notes}")
+
+
+def _perhaps_within(outcome: Outcome, reason: str) -> ExitSection:
+    """Exit code 1 of a leading loss that may lie within the margin, with what else stops.
+
+    The option that lets such a loss pass is named only where nothing else stops.
+    """
+    option = ""
+    beyond = [row for row in outcome.stopping_of_candidates if row.shows("beyond")]
+    if beyond:
+        reason += f"; {_regressed_clauses(outcome, beyond)}"
+    elif not few_units_decide(outcome) and not gate_failed(outcome):
+        option = "--require not-beyond lets such a loss pass"
+    return exit_section(1, "perhaps_within_margin", reason, option)
 
 
 def few_units_decide(outcome: Outcome) -> ExitSection | None:
@@ -474,9 +488,14 @@ def other_row_regressed(outcome: Outcome) -> ExitSection | None:
 
     None where none did, or none that stops the job.
     """
-    rows = [row for row in outcome.stopping if row.key.candidate in outcome.candidates]
+    rows = outcome.stopping_of_candidates
     if not rows:
         return None
+    return exit_section(1, "secondary_regressed", _regressed_clauses(outcome, rows))
+
+
+def _regressed_clauses(outcome: Outcome, rows: Sequence[Row]) -> str:
+    "That rows regressed: the first of each metric, and how many others."
     first_of_metric = {}
     for row in rows:
         first_of_metric.setdefault(row.key.metric, row)
@@ -485,7 +504,7 @@ def other_row_regressed(outcome: Outcome) -> ExitSection | None:
     n_others = len(rows) - len(named)
     if n_others:
         clauses.append(f"{counted(n_others, 'other rows')} regressed too")
-    return exit_section(1, "secondary_regressed", "; ".join(clauses))
+    return "; ".join(clauses)
 
 
 def _regressed_clause(outcome: Outcome, row: Row) -> str:

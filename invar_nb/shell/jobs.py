@@ -106,10 +106,10 @@ class Offered:
         return [*dict.fromkeys([*scores, *metrics, *self.parts])]
 
     @property
-    def only_task(self) -> set[str]:
-        "The name of the task that all arms are of; empty where there are several, or none."
+    def only_task(self) -> str | None:
+        "The task that all arms are of; None where there are several, or none."
         tasks = {arm.provenance.get("source", {}).get("task") for arm in self.arms}
-        return tasks - {None} if len(tasks) == 1 else set()
+        return tasks.pop() if len(tasks) == 1 else None
 
     @property
     def primary(self) -> str:
@@ -121,13 +121,16 @@ class Offered:
         return usual_metrics(self.kinds, self.arms)[0]
 
     def find(self, name: str) -> str | None:
-        "The metric that a name refers to; None where no such metric is compared."
+        """The metric that a name refers to; None where no such metric is compared.
+
+        The name of the only task refers to its primary metric.
+        """
         metrics = self.metrics_of_scores
         metric = name if name in METRICS else metrics.get(name)
         is_offered = metric in self.names or metric in metrics.values()
         if is_offered or (metric in METRICS and METRICS[metric].kind in self.kinds):
             return metric
-        return None
+        return self.primary if name == self.only_task else None
 
     def are_shares(self, name: str) -> bool:
         "Whether all values of a score lie between 0 and 1; False where there are no values."
@@ -146,7 +149,7 @@ class Offered:
             self._refuse_bare(text)
         if name == "score" and len(self.first_scores) > 1:
             self._refuse_one_for_all(text)
-        metric = self.primary if name in self.only_task else self.find(name)
+        metric = self.find(name)
         if metric is None and name not in self.parts:
             cure = suggest(name, self.names, f"Choose from {', '.join(self.names)}")
             usage("--margin must name a metric that is compared", repr(name), cure)

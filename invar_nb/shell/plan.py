@@ -98,9 +98,11 @@ def _agreed_margin(asked: Asked, metric: str, kind: str, arms: Mapping) -> str |
     margins = {}
     for text in asked.margin or ():
         name, _, size = text.rpartition("=")
-        if name in offered.only_task or offered.find(name) == metric:
-            name = metric
-        margins[name] = size
+        named = offered.find(name) or name
+        if named in margins:
+            must = "--margin must be given once per metric"
+            usage(must, f"{name}, which has one", "Keep one")
+        margins[named] = size
     return margins.get(metric, margins.get(""))
 
 
