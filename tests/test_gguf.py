@@ -87,6 +87,8 @@ def test_the_shell_gives_a_verdict_on_a_gguf(made, tmp_path, kind, codes):
         )
         and "it/s" not in err
     ), (out, err)
+    said = (tmp_path / "r" / "summary.md").read_text()
+    assert "GGUF weights were dequantised" in said
     assert shell("verify", tmp_path / "r")[0] == 0
     if kind == "F16":
         assert (
@@ -350,3 +352,16 @@ def test_a_header_that_lies_is_refused(made, tmp_path, edit, words):
     (tmp_path / "x.gguf").write_bytes(edit((made / "Q4_0.gguf").read_bytes()))
     with pytest.raises(ContractError, match=words):
         read_gguf(tmp_path / "x.gguf")
+
+
+def test_an_empty_prompt_is_refused_before_a_gguf_is_loaded(tmp_path):
+    "The tokenizer of a GGUF was known only with its model, which takes a minute to load."
+    words = merged_tokenizer()
+    save(llama(len(words), tied=True), tmp_path / "m", words)
+    stored = json.loads((tmp_path / "m" / "tokenizer.json").read_text())
+    merges = [" ".join(pair) for pair in stored["model"]["merges"]]
+    path = write_gguf(tmp_path / "m", tmp_path / "m.gguf", "F16", merges)
+    row = {"id": 1, "prompt": "", "candidates": ["a", "b"], "label": 0}
+    (tmp_path / "q.jsonl").write_text(json.dumps(row) + "\n")
+    code, _, err = shell("compare", path, path, "--questions", tmp_path / "q.jsonl")
+    assert code == 3 and "token to start from" in err and "loading" not in err, err

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import shell
+from documents import summary_markdown
 
 import invar_nb.readers.llama_cpp as page
 from invar_nb.arms.pair import pair
@@ -25,6 +26,7 @@ from invar_nb.readers.llama_cpp import (
     read_perplexity_pair,
 )
 from invar_nb.readers.recognise import find_source
+from invar_nb.report.report import report_of
 from invar_nb.report.verify import verify
 
 
@@ -171,6 +173,9 @@ def test_a_report_says_what_the_cut_off_may_hide(tmp_path, spread, said):
         line for line in compare(both).report().document()["warnings"] if "cut-off" in line
     ]
     assert bool(any(cut)) == said == bool(lines)
+    first_look = summary_markdown(report_of(compare(both)).document())
+    in_words = f"({max(cut)} tokens of a model at most), so perplexities are lower than those"
+    assert (in_words in first_look) == said
     if said:
         more = 100 * (math.exp(max(cut) / both.baseline.tokens.sum()) - 1)
         assert f"{cut[0]} tokens of the baseline and {cut[1]} of the candidate" in lines[
@@ -535,3 +540,23 @@ def test_a_model_beside_a_log_is_refused_before_a_text_is_asked_for(tmp_path, lo
     assert code == 2
     assert "both arms must be of the same kind; got model and perplexity log" in err
     assert "--text" not in err  # that would lead to this refusal
+
+
+def test_a_pilot_of_few_chunks_is_refused_with_the_deviation_that_plans_more(tmp_path):
+    "The cure named --sd, and no deviation; the chunks had shown one."
+    of_chunks = np.array([3.0, 3.4, 2.8, 3.2, 2.9, 3.5, 3.1, 2.7])
+    change = np.array([0.02, 0.05, 0.04, 0.01, 0.03, 0.06, 0.02, 0.05])
+    for name, losses in (("a", of_chunks), ("b", of_chunks + change)):
+        means = np.cumsum(losses) / np.arange(1, 9)
+        printed = ",".join(f"[{k}]{math.exp(mean):.4f}" for k, mean in enumerate(means, 1))
+        (tmp_path / f"{name}.log").write_text(
+            "perplexity: calculating perplexity over 8 chunks, n_ctx=512, n_seq=1\n"
+            f"{printed},\nFinal estimate: PPL = {math.exp(means[-1]):.4f} +/- 0.10000\n"
+        )
+    code, _, err = shell("plan", tmp_path / "a.log", tmp_path / "b.log")
+    found = re.search(
+        r"--sd on the command line; these few show one of about ([.\d]+)\.\s*$", err
+    )
+    assert code == 3 and found, err
+    code, out, err = shell("plan", "--sd", found[1], "--margin", "2%")
+    assert code == 0 and re.search(r"Planned: \d+ windows", out), err

@@ -252,7 +252,7 @@ def test_a_pilot_of_models_in_one_text(models, monkeypatch):
     assert [plan_comparison(losses(m, n=60)).decided for m in (0.1, 0.0, 0.02)] == [
         "regressed, beyond the margin of 2 %",
         "equivalent within 2 %",
-        "",
+        "regressed, perhaps by less than 2 %",
     ]
     assert (
         half["enough"]
@@ -396,7 +396,23 @@ def test_a_promise_may_stand_beside_the_goal():
         plan_comparison(both, marign=0.01)
     printed = str(plan_comparison(both))
     names_fewer = (
-        "decide if the true change is the pilot's; `compare` names fewer, as it takes "
-        "the spread of the pilot for exact."
+        "windows decide; `compare` names fewer, since it takes the pilot's spread for exact."
     )
     assert names_fewer in printed and printed.count("such pilots") == 1
+
+
+@pytest.mark.parametrize(
+    ("shift", "decided"),
+    [
+        (0.02, "regressed, perhaps by less than 2 %"),
+        (0.1, "regressed, beyond the margin of 2 %"),
+    ],
+)
+def test_a_plan_says_what_a_comparison_of_its_pilot_would_say(shift, decided):
+    "Text was planned for a question that `compare` had just answered."
+    said = str(plan_comparison(losses(shift, n=60), margin=0.02))
+    assert f"The pilot already decides: {decided}." in said
+    assert "If the true change is the pilot's" not in said
+    undecided = str(plan_comparison(losses(0.005, n=60, noise=0.2), margin=0.02))
+    assert "already decides" not in undecided
+    assert "If the true change is the pilot's" in undecided

@@ -143,6 +143,34 @@ def test_what_makes_no_sense(run, options, names, words, tmp_path):
     assert code in (2, 3) and words in found["error"] and not (tmp_path / "r").exists()
 
 
+def test_too_few_windows_are_refused_before_a_model_is_loaded(texts, tmp_path):
+    "The number stands in the option, or in the file of the baseline."
+    from test_shell import shell
+
+    text = ("--text", texts / "news.jsonl", "--max-length", 64)
+    models = (BASE, TUNED)
+    assert shell("compare", *models, *text, "--out", tmp_path / "first")[0] in (0, 1)
+    saved = tmp_path / "first" / "baseline.parquet"
+    assert saved.is_file()
+    strict = ("--profile", "ci", "--out", tmp_path / "r")
+    for arguments in ((*models, *text, "--windows", 32), (saved, TUNED, *text[:2])):
+        code, _, err = shell("compare", *arguments, *strict)
+        assert code == 3 and "balanced tier needs 360 windows" in err, err
+        assert "loading" not in err
+
+
+def test_the_tiers_are_named_where_their_key_is_explained():
+    from test_shell import shell
+
+    from invar_nb.comparison.rules import TIERS
+
+    said = " ".join(shell("help", "keys")[1].split())
+    for tier in TIERS.values():
+        assert f"{tier.name} {tier.preview + tier.final}" in said
+    limits = ", ".join(f"{tier.limit:g}" for tier in reversed(TIERS.values()))
+    assert f"the limit of their gate ({limits})" in said
+
+
 def test_a_question_that_is_too_long_is_refused_before_a_text_is_scored(
     run, tmp_path, monkeypatch
 ):

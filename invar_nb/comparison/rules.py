@@ -6,7 +6,7 @@
 __all__ = ['PROFILES', 'REQUIRED', 'UNITS', 'TIERS', 'StudyKind', 'SAME_CHANGE', 'BROKEN', 'NOT_SCORED', 'Tier', 'as_tier',
            'Accepted', 'as_accepted', 'read_by', 'Rules', 'MoreRules', 'rules_read_by', 'check_read', 'check_kinds',
            'overlap_fraction', 'window_changes', 'is_shifted', 'why_degenerate', 'has_other_weights', 'check_enough',
-           'check_windows']
+           'split_counts', 'check_windows']
 
 # %% ../../nbs/comparison/06_rules.ipynb #bac32aba
 import re
@@ -19,7 +19,7 @@ from typing import Literal, NoReturn, TypedDict, get_args
 import numpy as np
 
 from ..arms.pair import Pair
-from ..arms.window_losses import find_splits
+from ..arms.window_losses import WindowLosses, find_splits
 from ..arms.windows import scored_ranges
 from .claim import as_margin
 from .difference import Settings
@@ -697,6 +697,12 @@ def _why_not_scored(pair: Pair) -> str | None:
     return NOT_SCORED if has_other_weights(pair) else None
 
 
+def split_counts(losses: WindowLosses) -> dict[str, int]:
+    "How many windows each split has: {'preview': 180, 'final': 180}."
+    splits, _ = find_splits(losses)
+    return {name: int(is_of_split.sum()) for name, is_of_split in splits.items()}
+
+
 def check_windows(
     pair: Pair,  # of losses
     tier: Tier,
@@ -705,8 +711,7 @@ def check_windows(
     """Lines that say what the evidence lacks: windows of the tier, contracts that do not hold.
 
     In the profiles ci and release a ContractError is raised instead."""
-    splits, _ = find_splits(pair.baseline)
-    counts = {name: int(is_of_split.sum()) for name, is_of_split in splits.items()}
+    counts = split_counts(pair.baseline)
     lines = check_enough(counts, tier=tier, profile=profile)
     breaches = list(_find_breaches(pair, counts))
     if breaches and profile != "dev":

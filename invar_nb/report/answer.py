@@ -46,6 +46,7 @@ from invar_nb.report.wording import (
     exit_sentence,
     heading_of,
     ignored_line,
+    kernels_sentence,
     models_line,
     next_line,
     rests_line,
@@ -282,6 +283,7 @@ def summary_paragraphs(document: Document) -> list[str]:
         f"{cut(models_line(document), 250)}. {cut(texts_line(document), 250)}".strip(),
         ignored_line(document),
         rests_line(document, answer_rows(document)),
+        kernels_sentence(document),
         blind_line(document),
         next_line(document),
     ]

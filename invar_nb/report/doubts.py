@@ -9,8 +9,9 @@ __all__ = ['VALUES_OF', 'TENSOR', 'SCORING_SETTINGS', 'ROUNDING_SETTINGS', 'LOSS
            'shift_sentence', 'engine_of', 'server_sentence', 'cure_of_topics', 'topics_sentence', 'scores_sentence',
            'pair_doubts', 'gain_doubt', 'hidden_doubts', 'few_units_note', 'smallest_p_note', 'rests_on_spread',
            'judged_together', 'family_notes', 'lines_once', 'with_labels', 'copies_of_arms', 'find_doubts',
-           'other_scores', 'cut_off_sentence', 'interval_warnings', 'arm_warnings', 'temperature_warning',
-           'pair_warnings', 'tier_warnings', 'expired_warnings', 'pooled_warnings', 'find_warnings']
+           'other_scores', 'tokens_at_cut_off', 'cut_off_sentence', 'interval_warnings', 'arm_warnings',
+           'temperature_warning', 'pair_warnings', 'tier_warnings', 'expired_warnings', 'pooled_warnings',
+           'find_warnings']
 
 # %% ../../nbs/report/04_doubts.ipynb #dbt02
 import math
@@ -41,7 +42,7 @@ from ..comparison.units import FEWEST, Units, choose_units, counted, noun_of
 from ..files.answers import UNREAD
 from ..foundations.interval import alpha_of, confidence_text
 from ..foundations.refuse import refuse
-from .document import FactsSection
+from .document import ArmSection, FactsSection
 
 # %% ../../nbs/report/04_doubts.ipynb #dbt06
 VALUES_OF = {  # kind of evidence -> columns that hold what a model said
@@ -566,7 +567,7 @@ def _notes_on_rows(source: Mapping) -> Iterator[str]:
         )
 
 # %% ../../nbs/report/04_doubts.ipynb #bcut01
-def _tokens_at_cut_off(arm: Arm) -> int:
+def tokens_at_cut_off(arm: Arm | ArmSection) -> int:
     "How many tokens of llama.cpp's logits file lie at its cut-off; 0 for other files."
     source = arm.provenance.get("source")
     if not isinstance(source, Mapping):
@@ -578,8 +579,8 @@ def cut_off_sentence(pair: Pair) -> str:
     "How much tokens at the cut-off of llama.cpp's logits files may move the change; else ''."
     if pair.kind != "losses":
         return ""
-    of_baseline = _tokens_at_cut_off(pair.baseline)
-    of_candidate = _tokens_at_cut_off(pair.candidate)
+    of_baseline = tokens_at_cut_off(pair.baseline)
+    of_candidate = tokens_at_cut_off(pair.candidate)
     largest = max(of_baseline, of_candidate)
     if not largest:
         return ""

@@ -197,12 +197,17 @@ def _check_pilot(
 ) -> None:
     "Raise ContractError for a pilot of too few units, or one whose units all changed equally."
     if counted_over.units_eff < fewest - 1e-9:  # of equal weights the sum is rounded
+        cure = (
+            "Measure more, or plan from a standard deviation alone, which is --sd on the "
+            "command line"
+        )
+        if counted_over.standard_error > 0:
+            cure += f"; these few show one of about {as_pilot(counted_over).sd:.1g}"
         refuse(
             "plan_comparison",
             f"a pilot must have at least {fewest} effective {noun_of(counted_over.units)}",
             f"{counted_over.units_eff:.3g}",
-            "Measure more, or plan from a standard deviation alone, which is --sd on the "
-            "command line",
+            cure,
         )
     if not d.standard_error > 0:
         refuse(
@@ -592,16 +597,16 @@ def _text_sentence(plan: Plan) -> str:
 
 def _assurance_text(plan: Plan) -> str:
     "How often a plan after such a pilot is right, and how often if units are skewed."
-    text = f"The table is right for {100 * plan.goal.assurance:g} of 100 such pilots"
-    if plan.at_pilot:
-        text += f", after which {plan.at_pilot:,} {plan.items} decide if the true change "
-        text += "is the pilot's; `compare` names fewer, as it takes the spread of the pilot "
-        text += "for exact"
+    text = f"These sizes are enough after {100 * plan.goal.assurance:g} of 100 such pilots"
     half_a_step = 0.025  # the sentence rounds to steps of 5 in 100
     if plan.if_skewed and plan.if_skewed < plan.goal.assurance - half_a_step:
-        text += f". If {noun_of(plan.units)} are skewed, with tails as heavy as the "
-        text += f"pilot's, it is right for about {5 * round(20 * plan.if_skewed)}"
-    return f"{text}."
+        text += f"; after about {5 * round(20 * plan.if_skewed)} if {noun_of(plan.units)} "
+        text += "are skewed, with tails as heavy as the pilot's"
+    text += "."
+    if plan.at_pilot and not plan.decided:
+        text += f" If the true change is the pilot's, {plan.at_pilot:,} {plan.items} decide; "
+        text += "`compare` names fewer, since it takes the pilot's spread for exact."
+    return text
 
 # %% ../../nbs/report/15_plan.ipynb #bmz7atn5
 # what a run of some size shows: keys of the rows of a plan
@@ -796,9 +801,11 @@ def _decided(evidence: Evidence, margin: float | None) -> str:
         return ""
     if claim == "equivalent":
         return f"equivalent within {margin_text(margin, d)}"
-    if claim in ("improved", "regressed") and is_beyond(d, margin):
+    if claim not in ("improved", "regressed"):
+        return ""
+    if is_beyond(d, margin):
         return f"{claim}, beyond the margin of {margin_text(margin, d)}"
-    return ""
+    return f"{claim}, perhaps by less than {margin_text(margin, d)}"
 
 # %% ../../nbs/report/15_plan.ipynb #46a2adb1
 def plan_comparison(

@@ -15,10 +15,11 @@ from pathlib import Path
 
 from ..arms.arm import Arm
 from ..arms.predictions import Predictions
+from ..arms.spread import Budget
 from ..arms.window_losses import WindowLosses
 from ..comparison.looks import LOOKS
 from ..comparison.rows import BASELINE, CONTROL
-from ..comparison.rules import Rules
+from ..comparison.rules import Rules, as_tier, split_counts
 from ..comparison.study_pairs import check_names
 from ..files.answers import read_predictions
 from ..files.cache import LossCache
@@ -234,7 +235,8 @@ class Work:
 
     def score(self) -> dict[tuple[str, str], Arm]:  # (name, text) -> arm
         "Score every model on every text and ask it the questions, loading it once."
-        hooks = {"prepare": self._prepare}
+        self._check_asked()
+        hooks = {"prepare": self._prepare, "check_saved": self._check_saved}
         if self.asking is not None:
             hooks |= {"check": self.asking.check, "also": self.asking.ask}
         arms = score_arms(self.arguments, self.scoring, **self._shared(), **hooks)
@@ -252,6 +254,20 @@ class Work:
         if self.may_end:
             shared["look"] = partial(leave_unchanged, self.arguments, self.rules)
         return shared
+
+    def _check_asked(self) -> None:
+        "ContractError where --windows asks for fewer windows than the rules require."
+        if self.scoring.windows is None or self.scoring.per_byte:
+            return
+        n = Budget.of(self.scoring.windows).n
+        tier = as_tier(self.rules.tier)
+        if n < tier.preview + tier.final:
+            check_planned(self.rules, {"preview": n // 2, "final": n - n // 2})
+
+    def _check_saved(self, losses: WindowLosses) -> None:
+        "ContractError where losses of a file have fewer windows than the rules require."
+        if not self.scoring.per_byte:
+            check_planned(self.rules, split_counts(losses))
 
     def _prepare(self, plan: TextPlan) -> TextPlan:
         """The plan unchanged; ContractError where it has fewer windows than the rules require.

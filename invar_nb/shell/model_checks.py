@@ -71,17 +71,19 @@ def fit_models(scoring: Scoring, models: Sequence[str]) -> Scoring:
 
 # %% ../../nbs/shell/12_model_checks.ipynb #words
 def find_tokenizer(models: Iterable[str], loading: Loading) -> object:
-    """Load the tokenizer that the options name, or that of the first model folder.
+    """Load the tokenizer that the options name, or that of the first model on this machine.
 
     None where there is neither: it is then known only when a model is loaded.
     """
-    folder = loading.tokenizer
-    if not folder:
-        with_config = (model for model in models if (as_path(model) / "config.json").is_file())
-        folder = next(with_config, None)
-    if not folder:
-        return None
-    return load_tokenizer(folder, trust_remote_code=loading.trust_remote_code)
+    trust = loading.trust_remote_code
+    if loading.tokenizer:
+        return load_tokenizer(loading.tokenizer, trust_remote_code=trust)
+    for model in map(as_path, models):
+        if (model / "config.json").is_file():
+            return load_tokenizer(model, trust_remote_code=trust)
+        if is_gguf(model):
+            return load_tokenizer(model.parent, gguf_file=model.name)
+    return None
 
 
 def check_tokenizer(

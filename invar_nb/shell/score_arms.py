@@ -68,12 +68,18 @@ def _ask_servers(addresses: Iterable[str], scoring: Scoring) -> list[Served]:
 Arms = dict[tuple[str, str], Arm]  # (name, text) -> arm, the evidence on one model
 
 
-def _read_saved(arguments: Mapping[str, str], texts: Iterable[str]) -> Arms:
+def _read_saved(
+    arguments: Mapping[str, str],
+    texts: Iterable[str],
+    check: Callable[[WindowLosses], object],  # may refuse losses
+) -> Arms:
     "Read files of losses: each one stands for its model on every text."
     arms = {}
     for name, argument in arguments.items():
         for text in texts:
-            arms[name, text] = read_losses(as_path(argument))
+            losses = read_losses(as_path(argument))
+            check(losses)
+            arms[name, text] = losses
     return arms
 
 
@@ -216,6 +222,9 @@ def score_arms(
     look: Callable[[Mapping], object] = lambda weights: (
         None
     ),  # at weights; may raise Unchanged
+    check_saved: Callable[[WindowLosses], object] = lambda losses: (
+        None
+    ),  # may refuse losses of a file
     quiet: bool = False,
 ) -> Arms:
     """Score every model on every text, loading each once; files of losses are read.
@@ -229,7 +238,7 @@ def score_arms(
     files = {name: argument for name, argument in arguments.items() if name not in models}
     addresses = [models[name] for name in models if kinds[name] == "served"]
     servers = _ask_servers(addresses, scoring)
-    arms = _read_saved(files, scoring.texts)
+    arms = _read_saved(files, scoring.texts, check_saved)
     if models:
         scoring = _follow_saved(arms, arguments, scoring)
     scoring = fit_models(scoring, [*models.values()])

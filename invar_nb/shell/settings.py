@@ -658,8 +658,9 @@ class Agreed(Measured):
 
     tier: file_key(
         TierName,
-        "How many windows ci and release require, and the limit of "
-        "their gate. Default: balanced.",
+        "How many windows ci and release require (aggressive 280, balanced 360, "
+        "conservative 440), and the limit of their gate (1.2, 1.1, 1.05). "
+        "Default: balanced.",
         "data looks",
     ) = "balanced"
     replicates: file_key(
@@ -739,7 +740,7 @@ class Asked(Agreed):
     ) = False
     profile: _policy(
         Literal["dev", "ci", "release"],
-        "ci and release refuse too few windows, "
+        "ci and release refuse fewer than 360 windows (see the key tier), "
         "and an odd number, before scoring, and apply the gate; dev warns of too "
         "few where a tier other than balanced is set. Default: dev.",
     ) = "dev"
