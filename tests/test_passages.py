@@ -307,7 +307,7 @@ def test_every_place_that_shows_an_equivalent_claim_shows_its_blind_spot(tmp_pat
     found = compare(in_documents(), margin=0.02)
     said = found.blind_spot.sentence
     assert re.fullmatch(
-        r"A kind of document rarer than [\d.]+ % could still be worse than the rest by up to [\d.]+ % before this claim is false\.",
+        r"This claim would hold if a rare kind of document, under [\d.]+ % of all and not in this sample, were up to [\d.]+ % worse than the rest\.",
         said,
     )
     report = found.report()
@@ -355,10 +355,10 @@ def test_what_has_no_blind_spot_and_which_of_several_is_shown():
     )
     least = min((row for row in both.leading), key=lambda row: row.blind_spot.loss)
     assert both.blind_spot == least.blind_spot and least.key.part == "news"
-    (last,) = [line for line in str(both).split("\n") if "could still be" in line]
-    assert last.startswith("q8, news: a kind of document rarer than") and last.endswith(
-        "The other claim allows more."
-    )
+    (last,) = [line for line in str(both).split("\n") if "claim would hold" in line]
+    assert last.startswith(
+        "q8, news: this claim would hold if a rare kind of document"
+    ) and last.endswith("The other claim allows more.")
 
 
 def test_a_share_loses_at_most_100_points():
@@ -366,7 +366,7 @@ def test_a_share_loses_at_most_100_points():
     assert (
         found.blind_spot.loss > 1
         and found.blind_spot.sentence
-        == "Even if a kind of example rarer than 0.075 % got worse by 100 points, this claim would be true."
+        == "This claim would hold even if a rare kind of example, under 0.075 % of all and not in this sample, got worse by 100 points."
     )
 
 
@@ -422,5 +422,5 @@ def test_runs_compared_by_themselves_say_it_too():
     assert (
         found.verdict.claim == "equivalent"
         and found.blind_spot.sentence in str(found)
-        and "A kind of seed rarer than 25 %" in str(found)
+        and "a rare kind of seed, under 25 % of all" in str(found)
     )

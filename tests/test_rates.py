@@ -71,7 +71,7 @@ def printed(law, rows, effective, documents=100, **changed):
     )
     rows = [msgspec.structs.replace(row, value=value)] * rows
     line = rule_line(msgspec.structs.replace(document, rows=rows))
-    even, _, few = line.partition("; where as few as 2 %")
+    even, _, few = line.partition(". If as few as 2 %")
     found = (
         re.search(r"at most ([\d.]+) of 100|in about ([\d.]+) of 100", even)
         if law == "normal"
@@ -245,7 +245,7 @@ def test_tangos_interval_keeps_its_rates_however_rare_the_changed_answers_are(n)
 def test_what_is_printed_where_no_rate_is_known():
     line = lambda found: rule_line(found.report().document())
     assert line(compare(losses(n=100), units="serial")).endswith(
-        "where as few as 2 % of them carry the whole change, an edit without effect is called regressed in more."
+        "If as few as 2 % of them carry the whole change, an edit without effect is called regressed in more."
     )
     assert line(compare(losses(n=100), level=0.9)).endswith(
         "is called regressed in more."
@@ -256,7 +256,7 @@ def test_what_is_printed_where_no_rate_is_known():
     )
     exact = line(compare(answers()))
     assert (
-        "Where" not in exact
+        "If" not in exact
         and "carry" not in exact
         and "An edit without effect is called regressed in about 2.5 of 100 comparisons"
         in exact
@@ -290,12 +290,12 @@ def test_the_note_says_how_many_documents_would_do_and_with_so_many_it_is_gone()
     few = copies_of(60, 6)
     (note,) = (line for line in find_doubts(few) if "too few" in line)
     needed, kept = re.fullmatch(
-        r"If as few as 2 % of the documents carried the whole change, 60 would be too few for 6 rows judged together; "
+        r"60 documents are too few for 6 rows judged together where as few as 2 % of them carry the whole change; "
         r"about (\d+) a row would keep wrong claims to (\d+) of 100 reports\.",
         note,
     ).groups()
     rate = re.search(
-        r"where as few as 2 % of them carry the whole change, up to (\d+) of 100 do",
+        r"If as few as 2 % of them carry the whole change, up to (\d+) of 100 do",
         rule_line(few.report().document()),
     )[1]
     assert (
@@ -315,7 +315,7 @@ def test_the_note_says_how_many_documents_would_do_and_with_so_many_it_is_gone()
         for line in find_doubts(study(arms_of({f"task {k}": answers(n=60) for k in range(6)})))
     )  # right and wrong: an exact test
     assert any(
-        "examples carried the whole change, 60 would be too few for 4 rows" in line
+        "60 examples are too few for 4 rows" in line
         for line in find_doubts(
             study(arms_of({f"task {k}": marks(n=60, seed=k) for k in range(4)}))
         )
@@ -326,7 +326,7 @@ def test_the_note_on_few_units_says_of_how_many_rows_that_are_judged_together():
     "Claims were corrected for 4 rows, and then 2 rows were judged together."
     arms = {f"task {k}": marks(n=60, seed=k) for k in range(4)} | {"quiz": answers(n=60)}
     (note,) = (line for line in find_doubts(study(arms_of(arms))) if "too few" in line)
-    assert "60 would be too few for 4 of the 5 rows judged together; about" in note
+    assert "60 examples are too few for 4 of the 5 rows judged together" in note
 
 
 @pytest.mark.slow

@@ -55,13 +55,11 @@ def blind_spot(d: Difference, margin: float) -> BlindSpot | None:
 def _blind_spot_clause(share: float, loss: float, d: Difference) -> str:
     "The blind spot in words; of a share, a loss of 100 points is the most there can be."
     unit = short_noun(d.units).removesuffix("s")
-    kind = f"kind of {unit} rarer than {rounded_down(100 * share)} %"
+    size = rounded_down(100 * share)
+    kind = f"a rare kind of {unit}, under {size} % of all and not in this sample,"
     if d.unit == "share" and loss >= 1 - d.worse.high:
-        return f"even if a {kind} got worse by 100 points, this claim would be true"
-    return (
-        f"a {kind} could still be worse than the rest by up to {loss_text(loss, d)} before "
-        "this claim is false"
-    )
+        return f"this claim would hold even if {kind} got worse by 100 points"
+    return f"this claim would hold if {kind} were up to {loss_text(loss, d)} worse than the rest"
 
 
 def rounded_down(x: float) -> str:

@@ -383,8 +383,8 @@ def few_units_note(
     if n_judged > n_rows:
         rows = f"{n_rows} of the {n_judged} rows judged together"
     line = (
-        f"If as few as {100 * FEW:g} % of the {noun_of(fewest.units)} carried the whole "
-        f"change, {fewest.n_units:,} would be too few for {rows}"
+        f"{counted(fewest.n_units, noun_of(fewest.units))} are too few for {rows} "
+        f"where as few as {100 * FEW:g} % of them carry the whole change"
     )
     effective = units_for_rate(n_rows, RARELY)
     if effective is None:

@@ -585,7 +585,7 @@ def rate_text(
 
 @dataclass(frozen=True, kw_only=True)
 class Laws:
-    "Two assumptions on how units change, as clauses; error rates are given under each."
+    "Two assumptions on how units change, which begin the sentences on error rates."
 
     even: str  # that all units change by about the same
     uneven: str  # that a few of them carry the whole change
@@ -601,8 +601,8 @@ def laws_of(leads: Sequence[RowSection]) -> Laws | None:
     if not nouns:
         return None
     return Laws(
-        even=f"where {' and '.join(sorted(nouns))} change about evenly",
-        uneven=f"where as few as {100 * FEW:g} % of them carry the whole change",
+        even=f"If {' and '.join(sorted(nouns))} change about evenly",
+        uneven=f"If as few as {100 * FEW:g} % of them carry the whole change",
     )
 
 
@@ -620,8 +620,8 @@ def rates_of_one(row: RowSection, laws: Laws | None) -> str:
     if laws is None:
         return f"{capitalised(clause)}."
     return (
-        f"{capitalised(laws.even)}, {clause}; {laws.uneven}, an edit without effect is called "
-        f"regressed in {rate_text([value], alpha)}."
+        f"{laws.even}, {clause}. {laws.uneven}, an edit without effect is called regressed in "
+        f"{rate_text([value], alpha)}."
     )
 
 
@@ -635,7 +635,7 @@ def rates_of_several(rows: Sequence[RowSection], laws: Laws | None) -> str:
     if laws is None:
         return f"{capitalised(clause)}."
     values = [row.value for row in rows if row.value.method != "tango"]
-    return f"{capitalised(laws.even)}, {clause}; {laws.uneven}, {rate_text(values, alpha)} do."
+    return f"{laws.even}, {clause}. {laws.uneven}, {rate_text(values, alpha)} do."
 
 
 def rule_clause(document: Document, leads: Sequence[RowSection]) -> str:
