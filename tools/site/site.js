@@ -6,6 +6,53 @@ const reachable = () => {
 };
 document.addEventListener("DOMContentLoaded", reachable);
 
+// On a narrow page the sentences that a program printed are wrapped; its tables, whose columns
+// stand two spaces apart, are not. An option such as --margin stays on its line.
+const hasColumns = (line) => /\S {2,}\S/.test(line);
+const firstWord = (line) => line.split(" ")[0];
+const goesOn = (line, next) => /^\S/.test(next || "") && !hasColumns(next) && firstWord(next) !== firstWord(line)
+  && line.length >= 75 && line.length <= 100 && !/^\$|[.:\\]$/.test(line);
+const keepOptions = (node) => {
+  if (node.nodeType !== Node.TEXT_NODE) return node.childNodes.forEach(keepOptions);
+  const words = node.data.split(/(?<!\S)(-[\w-]{1,30})/);
+  if (words.length > 1) node.replaceWith(...words.map((word, k) => (k % 2 ? span("word", word) : word)));
+};
+const span = (name, text) => Object.assign(document.createElement("span"), { className: name, textContent: text });
+document.addEventListener("DOMContentLoaded", () => {
+  document.querySelectorAll("div.cell_output pre").forEach((pre) => {
+    if ([...pre.children].some((child) => child.textContent)) return;  // it has colours
+    const lines = pre.textContent.split("\n");
+    const parts = [];
+    for (let k = 0; k < lines.length; k++) {
+      if (k) parts.push("\n");
+      const group = [lines[k]];
+      while (!hasColumns(lines[k]) && goesOn(lines[k], lines[k + 1])) group.push(lines[++k]);
+      const name = group.length > 1 ? "said joined" : "said";
+      parts.push(hasColumns(group[0]) ? group[0] : span(name, group.join("\n")));
+    }
+    pre.replaceChildren(...parts);
+    pre.classList.add("read");
+  });
+  document.querySelectorAll("div.highlight-shell pre, pre .said").forEach((box) => [...box.childNodes].forEach(keepOptions));
+  // A table of four columns becomes a list there; its cells say which column they are of.
+  document.querySelectorAll("table.docutils:has(th:nth-child(4))").forEach((table) => {
+    const heads = [...table.querySelectorAll("thead th")].map((head) => head.textContent);
+    table.classList.toggle("numbered", !heads[0]);
+    table.querySelectorAll("tbody tr").forEach((row) => [...row.cells].slice(2).forEach((cell, k) => {
+      if (cell.textContent.trim()) cell.dataset.label = heads[k + 2];
+    }));
+  });
+  // A printed table that is a little too wide has smaller letters; a wider one is scrolled.
+  document.fonts.ready.then(() => {
+    if (!matchMedia("(max-width: 46em)").matches) return;
+    document.querySelectorAll("div.cell_output pre").forEach((pre) => {
+      const fits = pre.clientWidth / pre.scrollWidth;
+      if (fits < 1 && fits >= 0.82) pre.style.fontSize = `${fits * parseFloat(getComputedStyle(pre).fontSize)}px`;
+    });
+    reachable();
+  });
+});
+
 // The source of the library is folded. One switch opens it on every page; `?code=1` does for one look.
 document.addEventListener("DOMContentLoaded", () => {
   const kept = (...value) => {
