@@ -109,6 +109,27 @@ def test_the_shell_gives_a_verdict_on_a_gguf(made, tmp_path, kind, codes):
         assert (read_losses(tmp_path / "l.jsonl").log_loss == scored(BASE).log_loss).all()
 
 
+def test_saved_quants_are_compared_as_the_models_they_hold(made, tmp_path):
+    "Sizes, the smallest, and the bytes of each file as they were."
+    line = ["--text", made / "t.jsonl", "--max-length", 64, "--margin", "5%", "--out"]
+    sizes = {}
+    for kind in ("Q8_0", "Q4_0"):
+        model = made / f"{kind}.gguf"
+        assert shell("compare", BASE, model, *line, tmp_path / f"gate-{kind}")[0] == 0
+        sizes[kind] = f"{model.stat().st_size / 1e3:.3g} kB"
+    files = [tmp_path / f"gate-{kind}" / "candidate.parquet" for kind in sizes]
+    baseline = tmp_path / "gate-Q8_0" / "baseline.parquet"
+    _, out, _ = shell("compare", baseline, *files, "--margin", "5%", "--out", tmp_path / "all")
+    first, _, head, *rows = out.splitlines()
+    assert f"Smallest that is not worse: Q4_0 ({sizes['Q4_0']})." in first, out
+    assert head.split()[0] == "size" and rows[0].startswith("baseline"), out
+    for row, kind in zip(rows[1:3], sizes, strict=True):
+        assert row.startswith(kind) and sizes[kind] in row, out
+    for file, kind in zip(files, sizes, strict=True):
+        assert (tmp_path / "all" / f"{kind}.parquet").read_bytes() == file.read_bytes()
+    assert shell("verify", tmp_path / "all")[0] == 0
+
+
 def packed_tensor(path, kind, shape, seed=0):
     "A file that holds one packed tensor behind 32 bytes, where it stands, and its numbers as the package gguf has them."
     import gguf

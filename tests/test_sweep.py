@@ -12,13 +12,14 @@ from invar_nb.arms.pair import Pair, pair
 from invar_nb.arms.predictions import Predictions
 from invar_nb.comparison.rules import Rules
 from invar_nb.comparison.study import compare, study
-from invar_nb.files.losses import write_losses
+from invar_nb.files.answers import write_predictions
+from invar_nb.files.losses import read_losses, write_losses
 from invar_nb.foundations.refuse import UsageError
 from invar_nb.metrics.brier import brier_metric
 from invar_nb.models import batches
 from invar_nb.models.demo_text import demo_documents
 from invar_nb.report.report import report_of
-from invar_nb.report.verify import verify
+from invar_nb.report.verify import read_report, verify
 from invar_nb.shell import open_models
 from invar_nb.shell.study_file import set_keys
 
@@ -645,3 +646,80 @@ def test_where_all_files_are_equally_large_the_options_for_sizes_are_written(tmp
     line += ["--text", tmp_path / "t.txt", "--max-length", "48", "--out", tmp_path / "r"]
     _, out, err = shell(*line)
     assert "--size q8=BITS --size q4=BITS" in err and "Smallest" not in out
+
+
+def saved(root, models, suffix=".parquet"):
+    "Files of one name in a folder each, as `compare` saves them; .jsonl holds answers."
+    base, made = copies()
+    paths = []
+    for (folder, model), losses in zip(models.items(), [base, *made.values()], strict=False):
+        path = root / folder / f"candidate{suffix}"
+        path.parent.mkdir(parents=True)
+        if suffix == ".jsonl":
+            write_predictions(answers().candidate.changed(model=model), path)
+        else:
+            write_losses(losses.changed(model=model), path)
+        paths.append(path)
+    return paths
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
+def test_saved_files_of_one_name_are_called_after_their_models(tmp_path, suffix):
+    "The path stays where the model is that of another arm, too, or its name is taken."
+
+    def names(models, *more):
+        root = tmp_path / f"{len(list(tmp_path.iterdir()))}"
+        paths = saved(root, models, suffix)
+        code, out, err = shell("compare", *paths, *more, "--out", root / "r", "--json")
+        assert code < 2, err
+        report = read_report(root / "r" / "report.json")[0].content
+        found = [arm.name for arm in report.arms.values() if arm.name != "baseline"]
+        short = {str(path): path.parent.name for path in paths}
+        assert shell("verify", root / "r")[0] == 0
+        return sorted(short.get(name, name) for name in found)
+
+    models = {"base": "m-F16.gguf", "a": "m-Q8_0.gguf", "b": "org/m-Q4_K_M"}
+    assert names(models) == ["m-Q4_K_M", "m-Q8_0"]
+    assert names(models | {"c": "m-Q8_0.gguf"}) == ["a", "c", "m-Q4_K_M"]
+    assert names(models | {"a": "m-F16.gguf"}) == ["a", "m-Q4_K_M"]
+    assert names(models | {"a": ""}) == ["a", "m-Q4_K_M"]
+    assert names(models | {"a": "pooled", "b": "two\nlines"}) == ["a", "b"]
+    other = tmp_path / f"m-Q8_0{suffix}"
+    shutil.copy(saved(tmp_path / "other", {"x": "z"}, suffix)[0], other)
+    assert names(models, other) == ["a", "m-Q4_K_M", "m-Q8_0"]
+
+
+def test_a_file_keeps_the_name_that_was_given_to_it(tmp_path):
+    "A name of its own, or of a study file."
+    base, a, b = saved(tmp_path, {"base": "m-F16", "a": "m-Q8_0", "b": "m-Q4_0"})
+    named = [a.rename(tmp_path / "q8.parquet"), b.rename(tmp_path / "q4.parquet")]
+    _, out, _ = shell("compare", base, *named, "--out", tmp_path / "r")
+    assert {line.split()[0] for line in out.split("\n")[4:6]} == {"q8", "q4"}, out
+    study = [f"arms.baseline={base}", f"arms.x={named[0]}", f"arms.y={named[1]}"]
+    _, out, _ = shell("compare", *study, "--out", tmp_path / "s")
+    assert {line.split()[0] for line in out.split("\n")[4:6]} == {"x", "y"}, out
+
+
+def files_with_size(tmp_path, path):
+    "A copy of a file of losses that has the size of its model, too."
+    losses = read_losses(path)
+    facts = losses.provenance | {"weight_bytes": 10**6}
+    write_losses(losses.changed(provenance=facts, model="m"), tmp_path / "sized.parquet")
+    return tmp_path / "sized.parquet"
+
+
+def test_bits_that_files_without_a_size_hold_are_written_as_options(tmp_path):
+    "As older versions saved a GGUF: the options give the column."
+    base, a, b = saved(tmp_path, {"base": "m-F16.gguf", "a": "m-Q8_0.gguf", "b": "m-Q4.gguf"})
+    for path, bits in ((base, 16.0), (a, 8.5061), (b, 4.8944)):
+        losses = read_losses(path)
+        facts = losses.provenance | {"gguf": {"bits_per_weight": bits}}
+        write_losses(losses.changed(provenance=facts), path)
+    line = ["compare", base, a, b, "--out"]
+    options = "--size baseline=16 --size m-Q8_0=8.506 --size m-Q4=4.894"
+    _, out, err = shell(*line, tmp_path / "r")
+    assert options in err and "bits" not in out.splitlines()[2]
+    _, out, err = shell(*line, tmp_path / "s", *options.split())
+    assert "hold no sizes" not in err and out.splitlines()[2].split()[0] == "bits"
+    _, _, err = shell(*line[:-1], files_with_size(tmp_path, b), "--out", tmp_path / "t")
+    assert "hold no sizes" not in err

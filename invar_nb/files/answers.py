@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['COLUMNS', 'MOST_VALUES', 'ASKED_VALUES', 'UNREAD', 'ELSEWHERE', 'SCHEMA', 'one_temperature',
            'predictions_from_columns', 'predictions_bytes', 'write_predictions', 'parse_kept', 'name_answers',
-           'read_predictions']
+           'read_predictions', 'kept_model']
 
 # %% ../../nbs/files/02_answers.ipynb #625bf3b6
 import json
@@ -1030,3 +1030,13 @@ def read_predictions(
             error=UsageError,
         )
     return arm.changed(model=model) if model else arm
+
+# %% ../../nbs/files/02_answers.ipynb #keptm1
+def kept_model(path: str | os.PathLike) -> str:
+    "The model that the header of a file of ours names; '' for any other table of answers."
+    data = read_file(path, "read_predictions")
+    if not _is_kept(data):
+        return ""
+    where = f"read_predictions: {path}"
+    first_line = data.partition(b"\n")[0].decode("utf-8", "replace")
+    return as_text(_kept_header(first_line, where).get("model"), where, "model")

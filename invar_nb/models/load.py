@@ -1339,6 +1339,7 @@ def load_model(
         "weights_digest": checkpoint.weights_digest,
         "commit": checkpoint.commit,
         "weights_format": checkpoint.kind,
+        "weight_bytes": checkpoint.n_bytes,
         "config_digest": config_digest(config),
         "code_digest": checkpoint.code_digest if trusts_code else None,
         "trust_remote_code": trusts_code,
