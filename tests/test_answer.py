@@ -26,7 +26,7 @@ from invar_nb import (
 )
 from invar_nb.report.answer import WIDTH, text_table
 from invar_nb.report.report import render, report_of
-from invar_nb.report.shown import ShownChange
+from invar_nb.report.shown import ShownChange, shown_change, shown_levels
 from invar_nb.report.tables import Column, Line, Table, answer_columns
 from invar_nb.report.wording import smallest_found
 from invar_nb.runs.evaluator import RunsArm
@@ -233,6 +233,36 @@ def test_before_and_after_have_the_same_decimals_and_counts_their_commas():
         pair_arrays(np.full(4000, ends[0]), np.full(4000, ends[1]), np.full(4000, 9))
     )
     assert re.search(r"19\.38 +19\.90 ", str(done)) and "over 4,000 windows" in str(done)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_before_and_after_do_not_contradict_the_change(seed):
+    "Where a wide interval leaves the change few digits, as in 14, 17 and +2."
+    base, change = np.random.default_rng(seed).normal([50, 0], [10, 40], (12, 2)).T
+    arms = [
+        Scores(ids=range(12), values=values, score="points", model=f"m{seed}")
+        for values in (base, base + change)
+    ]
+    done = compare(pair(*arms))
+    (row,) = done.report().content.of_role("lead")
+    before, after = map(float, shown_levels(row.value))
+    shown = shown_change(row.value).number
+    half_of_last_digit = 0.5 * 10.0 ** -len(shown.partition(".")[2])
+    allowed = max(0.1 * abs(float(shown)), 1.2 * half_of_last_digit)  # .5 of either level
+    assert abs(after - before - float(shown)) <= allowed
+    assert f"{shown_levels(row.value)[0]} " in str(done)
+
+
+def test_a_baseline_has_the_digits_that_any_candidate_needs():
+    base = np.linspace(10, 18.6, 12)
+    noise = np.resize([20, -20], 12)
+    values = {"baseline": base, "q8": base + 1.0 + noise, "q4": base + 2.3 + noise}
+    arms = {
+        (name, ""): Scores(ids=range(12), values=x, score="points", model=name)
+        for name, x in values.items()
+    }
+    text = str(study(arms))
+    assert re.search(r"baseline +14\.3\n", text) and re.search(r"q4 +16\.6 +\+2 ", text)
 
 
 def test_what_a_star_means_is_said_of_every_row():

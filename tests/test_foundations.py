@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from invar_nb.foundations.interval import Fallback, Interval
@@ -26,6 +26,7 @@ from invar_nb.foundations.refuse import (
     as_names,
     as_vector,
     refuse,
+    shown_pair,
 )
 from invar_nb.foundations.store import canonical_json, strict_json
 from invar_nb.statistics.totals import (
@@ -360,6 +361,27 @@ def test_a_refusal_is_one_line_whatever_it_is_about(where, must, got, cure):
         and len(str(error.value)) < 4 * 165 + 20
     )
     assert str(pickle.loads(pickle.dumps(error.value))) == str(error.value)
+
+
+@given(st.text(), st.text(), st.text(), st.text())
+def test_two_values_are_shown_where_they_differ(start, first, second, end):
+    assume(first != second)
+    texts = start + first + end, start + second + end
+    both = shown_pair(*texts)
+    assert both[0] != both[1]
+    assert max(map(len, both)) <= 60 + len("'......'")
+    assert all(text.isprintable() for text in both)
+
+
+def test_the_passage_that_differs_has_its_context():
+    same = "x" * 100
+    got, computed = shown_pair(f"{same} got 32.1 %, {same}", f"{same} got 33.1 %, {same}")
+    for text, number in ((got, "32.1"), (computed, "33.1")):
+        before, _, after = text.partition(number)
+        assert before.startswith("'...xx") and before.endswith("x got ")
+        assert after.startswith(" %, xx") and after.endswith("xx...'")
+    assert shown_pair([*range(99), 1], [*range(99), 2])[0].endswith(", 98, 1]")
+    assert shown_pair("short", 5) == ("'short'", "5")
 
 
 def test_single_values():

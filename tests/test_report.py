@@ -964,6 +964,31 @@ def test_markdown_tables_are_whole(report):
             assert j > i + 1 and len(re.findall(r"(?<!\\)\|", lines[i - 1])) == width
 
 
+def sections_without_content(made):
+    "The titles of sections of report.md and report.html below which nothing stands."
+    files = render(made)
+    parts = re.split(r"^## (.*)$", files["report.md"], flags=re.M)[1:]
+    titles = [title for title, text in zip(parts[::2], parts[1::2]) if not text.strip()]
+    empty = r"<summary>([^<]*)</summary>\s*(?:<span[^>]*></span>)?\s*</details>"
+    return titles + re.findall(empty, files["report.html"])
+
+
+def test_no_section_is_empty(report):
+    assert sections_without_content(report) == []
+
+
+def test_two_candidates_of_few_windows_have_no_section_without_content():
+    "As of logits files of llama.cpp."
+    base = losses(n=8, document_ids=None).baseline
+    arms = {("baseline", ""): base} | {
+        (name, ""): base.changed(model=name, log_loss=base.log_loss + shift * np.arange(8))
+        for name, shift in (("q4", 0.01), ("q2", 0.05))
+    }
+    made = report_of(study(arms))
+    assert sections_without_content(made) == []
+    assert "## Test set" in render(made)["report.md"]
+
+
 def test_names_print_as_the_text_they_are():
     both = losses(0.03, n=30)
     files = render(

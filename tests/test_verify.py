@@ -3,6 +3,7 @@
 import functools
 import json
 import random
+import re
 import shutil
 import subprocess
 
@@ -714,6 +715,28 @@ def test_what_is_equal_up_to_rounding_verifies_and_what_is_not_does_not(tmp_path
     assert not refused(folder, changed(document, at, np.nextafter(low, 1))) and refused(
         folder, changed(document, at, low + 1e-6 * (high - low))
     )
+
+
+def test_a_number_in_a_long_line_is_shown_beside_the_right_one(tmp_path):
+    folder = STUDIES["everything"]().report().save(tmp_path / "r")
+    document = json.loads((folder / "report.json").read_text())
+    headline = document["headline"]
+    number = re.findall(r"[+-]\d+\.\d+", headline)[-1]
+    wrong = headline.replace(number, f"{number}9")
+    forged = canonical_text(changed(document, ("headline",), wrong))
+    line = (folder / "summary.md").read_text().split("\n")[1]
+    page = (
+        (folder / "summary.md").read_text().replace(line, line.replace(number, f"{number}9"))
+    )
+    for name, text, word in (
+        ("summary.md", page, "rendered"),
+        ("report.json", forged, "computed"),
+    ):
+        (folder / name).write_text(text)
+        with pytest.raises(ContractError) as error:
+            verify(folder)
+        got, _, right = error.value.culprit.partition(f", {word} ")
+        assert f"news {number}9 %" in got and f"news {number} %" in right
 
 
 @pytest.mark.parametrize(

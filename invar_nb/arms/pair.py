@@ -26,6 +26,7 @@ from invar_nb.foundations.refuse import (
     as_vector,
     refuse,
     refuse_misaligned,
+    shown_pair,
 )
 
 # %% ../../nbs/arms/04_pair.ipynb #form0001
@@ -87,10 +88,11 @@ def _match(a: Any, b: Any, ids: Sequence[str], name: str, cure: str) -> None:
     if a is None or b is None or _are_equal(a, b):
         return
     if isinstance(a, str) or name in ("labels", "lower"):
-        _refuse_pair(f"{name} must match", f"{a!r} and {b!r}", cure)
+        _refuse_pair(f"{name} must match", " and ".join(shown_pair(a, b)), cure)
     a, b = map(_as_list, (a, b))
     i = _first_difference(a, b)
-    _refuse_pair(f"{name} must match", f"{a[i]!r} and {b[i]!r} at item {i} ({ids[i]!r})", cure)
+    entries = " and ".join(shown_pair(a[i], b[i], most=40))
+    _refuse_pair(f"{name} must match", f"{entries} at item {i} ({ids[i]!r})", cure)
 
 
 def _missing_items(role: str, arm: Arm, other: Arm) -> str:
@@ -136,7 +138,7 @@ def _match_ids(baseline: Arm, candidate: Arm) -> None:
     i = _first_difference(a, b)
     _refuse_pair(
         "ids must match in order",
-        f"{a[i]!r} and {b[i]!r} at item {i}",
+        f"{' and '.join(shown_pair(a[i], b[i]))} at item {i}",
         "The ids are the same in another order: sort both files alike",
     )
 
@@ -200,7 +202,7 @@ def _match_settings(a: Mapping, b: Mapping) -> None:
     "Refuse two sources by the first setting of _SETTINGS in which they differ."
     for name in _SETTINGS:
         if a.get(name) != b.get(name):
-            got = f"{a.get(name)!r} and {b.get(name)!r}"
+            got = " and ".join(shown_pair(a.get(name), b.get(name)))
             _refuse_pair(f"{name} must match", got, f"Run both models with one {name}")
 
 
@@ -609,7 +611,7 @@ def _match_windowing(a: Arm, b: Arm) -> None:
     if None not in (of_a, of_b) and of_a != of_b:
         _refuse_pair(
             "both models must be scored with one windowing",
-            f"{of_a!r} and {of_b!r}",
+            " and ".join(shown_pair(of_a, of_b)),
             "Score one of them again",
         )
 

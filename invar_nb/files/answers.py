@@ -39,6 +39,7 @@ from invar_nb.foundations.refuse import (
     is_finite,
     refuse,
     refuse_misaligned,
+    shown_pair,
 )
 from invar_nb.foundations.store import (
     as_shape,
@@ -513,7 +514,7 @@ def _shared_value(name: str, value: str, columns: Mapping, where: str) -> str:
         refuse(
             where,
             f"{name} must be the same in every row, since one file is one arm",
-            f"{cells[0]!r} and {other!r}",
+            " and ".join(shown_pair(cells[0], other)),
             "Write one file for each model",
         )
     if value:

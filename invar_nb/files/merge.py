@@ -28,7 +28,7 @@ from invar_nb.files.losses import (
     read_losses,
     write_losses,
 )
-from ..foundations.refuse import ContractError, UsageError, refuse
+from ..foundations.refuse import ContractError, UsageError, refuse, shown_pair
 from invar_nb.foundations.store import (
     as_path,
     as_shape,
@@ -354,8 +354,9 @@ def _describe_difference(expected: Mapping, actual: Mapping) -> str | None:
     difference = first_difference(expected, actual, close=0, last=("shard",))
     if difference is None:
         return None
-    path, expected_value, actual_value = difference
-    return f"{path} {actual_value!r} instead of {expected_value!r}"
+    path, *values = difference
+    expected_text, actual_text = shown_pair(*values, most=40)  # the part is named beside it
+    return f"{path} {actual_text} instead of {expected_text}"
 
 
 def _reason_foreign(target: Target, name: str, facts: Mapping) -> str | None:

@@ -42,6 +42,7 @@ from invar_nb.foundations.refuse import (
     as_choice,
     is_finite,
     refuse,
+    shown_pair,
 )
 from ..foundations.store import as_path, canonical_json, digest, strict_json
 from ..metrics.means import pass_hat_k, usual_direction
@@ -915,10 +916,11 @@ def _cell_of_each(
     for row, first_row in enumerate(first_rows[codes].tolist()):
         if role == "id" or cells[row] == cells[first_row]:
             continue
+        both = " and ".join(shown_pair(cells[first_row], cells[row], most=40))
         refuse(
             f"{plain.table.where}, {plain.table.place(row)}",
             f"rows of one id must agree on {plain.names[role]!r}",
-            f"{cells[first_row]!r} and {cells[row]!r} for {plain.cells['id'][first_row]!r}",
+            f"{both} for {plain.cells['id'][first_row]!r}",
             "Correct the column",
         )
     return [cells[row] for row in first_rows.tolist()]
@@ -1052,10 +1054,11 @@ def _slice_of_documents(
         zip(documents, plain.cells[f"slice {name}"], strict=True)
     ):
         if words.setdefault(document, word) != word:
+            both = " and ".join(shown_pair(words[document], word, most=40))
             refuse(
                 f"{plain.table.where}, {plain.table.place(i)}",
                 f"rows of one document must agree on {column!r}",
-                f"{words[document]!r} and {word!r} for {document!r}",
+                f"{both} for {document!r}",
                 "Correct the column",
             )
     return words

@@ -41,7 +41,7 @@ from ..comparison.study_pairs import shared_lines
 from ..comparison.units import FEWEST, Units, choose_units, counted, noun_of
 from ..files.answers import UNREAD
 from ..foundations.interval import alpha_of, confidence_text
-from ..foundations.refuse import refuse
+from ..foundations.refuse import refuse, shown_pair
 from .document import ArmSection, FactsSection
 
 # %% ../../nbs/report/04_doubts.ipynb #dbt06
@@ -196,7 +196,7 @@ def recorded(arms: Mapping[str, Arm], name: str) -> object:
         refuse(
             "report",
             f"both arms must have one {name}",
-            f"{records[0]!r} and {records[1]!r}",
+            " and ".join(shown_pair(*records[:2])),
             "Score both models on the same text with one tokenizer",
             code="other_origin",
         )

@@ -139,6 +139,22 @@ def axis_of(value: ChangeSection) -> tuple[Callable[[float], float], str]:
     return change_axis(value)
 
 # %% ../../nbs/report/06_shown.ipynb #shn08
+def _contradict_change(value: ChangeSection, places: int) -> bool:
+    """Whether both models' values with so many decimals would contradict the change.
+
+    They do where they differ by another number, by more than a tenth of it: 14.3 and 16.6 are
+    14 and 17, which is not +2. In 75.4, 73.1 and -2.2 a reader recognises rounding.
+    """
+    if value.baseline is None or value.candidate is None:
+        return False
+    scale = 100 if value.unit == "share" else 1
+    baseline, candidate, change = (
+        round(scale * number, places)
+        for number in (value.baseline, value.candidate, value.delta)
+    )
+    return abs(candidate - baseline - change) > max(abs(change) / 10, 0.1 * 10**-places)
+
+
 def level_format(value: ChangeSection) -> str:
     "The format, such as '.2f', in which both models' values of a metric are written."
     scale = 100 if value.unit == "share" else 1
@@ -147,7 +163,10 @@ def level_format(value: ChangeSection) -> str:
     # as many decimals as the change has: the reader can subtract
     is_in_its_unit = value.scale != "log" and value.unit != "relative"
     if is_in_its_unit and change.endswith("f"):
-        return change
+        places = int(change[1:-1])
+        if _contradict_change(value, places):
+            places += 1
+        return f".{places}f"
     if sizes and 1e-3 <= max(sizes) < 1e7:  # four digits of the larger level, without e+05
         return f".{max(3 - math.floor(math.log10(max(sizes))), 0)}f"
     return ".4g"

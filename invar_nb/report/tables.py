@@ -410,8 +410,8 @@ def ranked_lines(
             return ""
         return size_cell(ranking.sizes.get(name), ranking.size_unit)
 
-    any_candidate = next(iter(leads))
-    level = lines[any_candidate, ranking.part].cells["before"]
+    levels = [lines[name, ranking.part].cells["before"] for name in leads]
+    level = max(levels, key=len)  # a candidate may need more of its decimals than another
     if level:  # a metric of the pair, such as a divergence, has no value of the baseline
         cells = {"after": level, "size": size_of(BASELINE)}
         yield AnswerLine(name=f"{indent}{BASELINE}", cells=cells)

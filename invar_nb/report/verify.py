@@ -21,7 +21,7 @@ from ..arms.arm import Arm
 from ..comparison.rules import Rules
 from ..comparison.study import study
 from ..comparison.units import counted
-from ..foundations.refuse import ContractError, UsageError, refuse
+from ..foundations.refuse import ContractError, UsageError, refuse, shown_pair
 from invar_nb.foundations.store import (
     canonical_text,
     content_digest,
@@ -324,6 +324,11 @@ def _lines(data: bytes) -> list[bytes]:
     return data.replace(b"\r\n", b"\n").rstrip(b"\n").split(b"\n")
 
 
+def _text_of(line: bytes | None) -> str:
+    "A line of a page as text; '' where the page has no such line."
+    return (line or b"").decode("utf-8", "replace")
+
+
 def check_names(path: Path, report: Report, pages: Collection[str]) -> None:
     "Refuse a file beside a report that is named like a page but was not made from it."
     evidence = {arm.file for arm in report.content.arms.values()}
@@ -354,10 +359,11 @@ def check_page(page: Path, text: str) -> None:
     pairs = zip_longest(lines, _lines(text.encode("utf-8")), fillvalue=None)
     for line, (got, right) in enumerate(pairs, 1):
         if got != right:
+            written, rendered = shown_pair(_text_of(got), _text_of(right))
             refuse(
                 "verify",
                 f"{page.name} must be what report.json renders to",
-                f"line {line}: {(got or b'').decode('utf-8', 'replace')[:100]!r}",
+                f"line {line}: {written}, rendered {rendered}",
                 "It was edited",
                 code="page_differs",
             )
@@ -480,11 +486,12 @@ def check_numbers(
     sentences = ("headline", "rationale", "warnings", "words", "signature")
     difference = first_difference(stored, computed, last=sentences)
     if difference is not None:
-        path, got, right = difference
+        path, *values = difference
+        got, right = shown_pair(*values)
         refuse(
             "verify",
             f"{path} must be what the evidence gives",
-            f"{got!r}, computed {right!r}",
+            f"{got}, computed {right}",
             cure,
             code="differs",
         )

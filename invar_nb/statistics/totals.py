@@ -29,6 +29,7 @@ from invar_nb.foundations.refuse import (
     as_vector,
     refuse,
     refuse_misaligned,
+    shown_pair,
 )
 from ..foundations.store import as_file, write_bytes
 from ..foundations.upward import upper
@@ -253,7 +254,7 @@ class UnitTotals:
                 refuse(
                     "UnitTotals",
                     f"the {name} of two parts must match",
-                    f"{ours!r} and {theirs!r}",
+                    " and ".join(shown_pair(ours, theirs)),
                     "Sum both parts by one plan",
                     error=PairingError,
                 )
