@@ -867,5 +867,5 @@ def test_few_units_under_a_family_are_a_doubt_that_a_terminal_shows():
     }
     d = report_of(study(arms)).document()
     assert any(
-        "would be too few" in line for line in d["doubts"]
-    ) and "would be too few" in summary(d)
+        "are too few" in line for line in d["doubts"]
+    ) and "are too few" in summary(d)
