@@ -58,9 +58,9 @@ def _blind_spot_clause(share: float, loss: float, d: Difference) -> str:
     size = rounded_down(100 * share)
     kind = f"a rare kind of {unit}, under {size} % of all and not in this sample,"
     if d.unit == "share" and loss >= 1 - d.worse.high:
-        return f"this claim would hold even if {kind} got worse by 100 points"
+        return f"this claim would still hold even if {kind} got worse by 100 points"
     return (
-        f"this claim would hold if {kind} were up to {loss_text(loss, d)} worse than the rest"
+        f"this claim would still hold if {kind} were up to {loss_text(loss, d)} worse than the rest"
     )
 
 
