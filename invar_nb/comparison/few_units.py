@@ -59,9 +59,8 @@ def _blind_spot_clause(share: float, loss: float, d: Difference) -> str:
     kind = f"a rare kind of {unit}, under {size} % of all and not in this sample,"
     if d.unit == "share" and loss >= 1 - d.worse.high:
         return f"this claim would still hold even if {kind} got worse by 100 points"
-    return (
-        f"this claim would still hold if {kind} were up to {loss_text(loss, d)} worse than the rest"
-    )
+    most = loss_text(loss, d)
+    return f"this claim would still hold if {kind} were up to {most} worse than the rest"
 
 
 def rounded_down(x: float) -> str:
