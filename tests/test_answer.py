@@ -27,7 +27,7 @@ from invar_nb import (
 from invar_nb.report.answer import WIDTH, text_table
 from invar_nb.report.report import render, report_of
 from invar_nb.report.shown import ShownChange, shown_change, shown_levels
-from invar_nb.report.tables import Column, Line, Table, answer_columns
+from invar_nb.report.tables import Column, Line, Table, answer_columns, answer_table
 from invar_nb.report.wording import smallest_found
 from invar_nb.runs.evaluator import RunsArm
 from invar_nb.runs.runs import read_row
@@ -735,6 +735,32 @@ def test_a_copy_that_breaks_a_limit_is_not_recommended():
     assert smallest() == "q3"  # no limit was set
     assert smallest(kl_divergence=kl / 10) is None
     assert smallest(kl_divergence=kl * 10) == "q3"
+
+
+def test_a_divergence_is_a_row_or_a_column_of_the_answer():
+    "A row with its interval where it is judged; a column where a pair has no such row."
+
+    def shown(result):
+        table = answer_table(report_of(result).content)
+        return [head for head in table.heads if head in ("KL", "flips, %")]
+
+    both = with_divergence()
+    kl = compare(both)["kl_divergence"].value.delta
+    assert shown(compare(both)) == ["KL", "flips, %"]
+    judged = compare(both, margin={"kl_divergence": 10 * kl})
+    assert shown(judged) == ["flips, %"]
+    assert re.search(r"^KL .*equivalent|^KL .*small", str(judged), re.M)
+    assert shown(compare(both, margin={"kl_divergence": 9, "top1_changed": 0.5})) == []
+
+    smaller = both.candidate.columns["kl_divergence"] / 100
+    better = both.candidate.changed(
+        columns={**both.candidate.columns, "kl_divergence": smaller}
+    )
+    several = {"baseline": both.baseline, "q4": both.candidate, "q8": better}
+    limit = {"kl_divergence": kl / 10}
+    assert shown(study(several, margin=limit)) == ["KL", "flips, %"]
+    assert "q4: KL " in str(study(several, margin=limit))
+    assert shown(study({**several, "q8": both.candidate}, margin=limit)) == ["flips, %"]
 
 
 def test_power_of_windows_in_text_order_is_that_of_their_few_degrees_of_freedom():

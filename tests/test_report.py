@@ -968,7 +968,9 @@ def sections_without_content(made):
     "The titles of sections of report.md and report.html below which nothing stands."
     files = render(made)
     parts = re.split(r"^## (.*)$", files["report.md"], flags=re.M)[1:]
-    titles = [title for title, text in zip(parts[::2], parts[1::2]) if not text.strip()]
+    titles = [
+        title for title, text in zip(parts[::2], parts[1::2], strict=True) if not text.strip()
+    ]
     empty = r"<summary>([^<]*)</summary>\s*(?:<span[^>]*></span>)?\s*</details>"
     return titles + re.findall(empty, files["report.html"])
 
