@@ -763,6 +763,26 @@ def test_a_divergence_is_a_row_or_a_column_of_the_answer():
     assert shown(study({**several, "q8": both.candidate}, margin=limit)) == ["flips, %"]
 
 
+@pytest.mark.parametrize("n_clusters, each", [(60, ""), (30, "2"), (13, "4.62")])
+def test_needed_clusters_are_counted_in_examples_too(n_clusters, each):
+    "A benchmark may have 67 kinds of questions: nobody can add 347 of them."
+    rng = np.random.default_rng(5)
+    names = np.arange(60) * n_clusters // 60
+    base = rng.random(60)
+    arms = [
+        Scores(ids=range(60), values=values, score="f1", clusters=names.tolist())
+        for values in (base, base + 0.02 + rng.normal(0, 0.2, 60))
+    ]
+    text = str(compare(pair(*arms))).split("\n")[0]
+    if n_clusters == 60:
+        assert re.search(r"about [\d,]+ (clusters|examples) would", text)
+        return
+    pattern = rf"about ([\d,]+) clusters \(([\d,]+) examples at {each} each, as here\) would"
+    needed, n = re.search(pattern, text).groups()
+    clusters, examples = (int(number.replace(",", "")) for number in (needed, n))
+    assert examples == round(clusters * 60 / n_clusters) > 0
+
+
 def test_power_of_windows_in_text_order_is_that_of_their_few_degrees_of_freedom():
     "Of 12 windows a change of 1.7 % was said to be found with 80 % power beside an interval of 2.9 % each way; it is found in 2 of 10."
     rng, n, trials = np.random.default_rng(1), 24, 120
