@@ -27,7 +27,7 @@ from invar_nb import (
 from invar_nb.report.answer import WIDTH, text_table
 from invar_nb.report.report import render, report_of
 from invar_nb.report.shown import ShownChange, shown_change, shown_levels
-from invar_nb.report.tables import Column, Line, Table, answer_columns
+from invar_nb.report.tables import Column, Line, Table, answer_columns, answer_table
 from invar_nb.report.wording import smallest_found
 from invar_nb.runs.evaluator import RunsArm
 from invar_nb.runs.runs import read_row
@@ -735,6 +735,52 @@ def test_a_copy_that_breaks_a_limit_is_not_recommended():
     assert smallest() == "q3"  # no limit was set
     assert smallest(kl_divergence=kl / 10) is None
     assert smallest(kl_divergence=kl * 10) == "q3"
+
+
+def test_a_divergence_is_a_row_or_a_column_of_the_answer():
+    "A row with its interval where it is judged; a column where a pair has no such row."
+
+    def shown(result):
+        table = answer_table(report_of(result).content)
+        return [head for head in table.heads if head in ("KL", "flips, %")]
+
+    both = with_divergence()
+    kl = compare(both)["kl_divergence"].value.delta
+    assert shown(compare(both)) == ["KL", "flips, %"]
+    judged = compare(both, margin={"kl_divergence": 10 * kl})
+    assert shown(judged) == ["flips, %"]
+    assert re.search(r"^KL .*equivalent|^KL .*small", str(judged), re.M)
+    assert shown(compare(both, margin={"kl_divergence": 9, "top1_changed": 0.5})) == []
+
+    smaller = both.candidate.columns["kl_divergence"] / 100
+    better = both.candidate.changed(
+        columns={**both.candidate.columns, "kl_divergence": smaller}
+    )
+    several = {"baseline": both.baseline, "q4": both.candidate, "q8": better}
+    limit = {"kl_divergence": kl / 10}
+    assert shown(study(several, margin=limit)) == ["KL", "flips, %"]
+    assert "q4: KL " in str(study(several, margin=limit))
+    assert shown(study({**several, "q8": both.candidate}, margin=limit)) == ["flips, %"]
+
+
+@pytest.mark.parametrize("n_clusters, each", [(60, ""), (30, "2"), (13, "4.62")])
+def test_needed_clusters_are_counted_in_examples_too(n_clusters, each):
+    "A benchmark may have 67 kinds of questions: nobody can add 347 of them."
+    rng = np.random.default_rng(5)
+    names = np.arange(60) * n_clusters // 60
+    base = rng.random(60)
+    arms = [
+        Scores(ids=range(60), values=values, score="f1", clusters=names.tolist())
+        for values in (base, base + 0.02 + rng.normal(0, 0.2, 60))
+    ]
+    text = str(compare(pair(*arms))).split("\n")[0]
+    if n_clusters == 60:
+        assert re.search(r"about [\d,]+ (clusters|examples) would", text)
+        return
+    pattern = rf"about ([\d,]+) clusters \(([\d,]+) examples at {each} each, as here\) would"
+    needed, n = re.search(pattern, text).groups()
+    clusters, examples = (int(number.replace(",", "")) for number in (needed, n))
+    assert examples == round(clusters * 60 / n_clusters) > 0
 
 
 def test_power_of_windows_in_text_order_is_that_of_their_few_degrees_of_freedom():

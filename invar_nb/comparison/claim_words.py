@@ -30,6 +30,7 @@ from invar_nb.comparison.few_units import (
 from invar_nb.comparison.units import (
     FEWEST,
     FEWEST_FREE,
+    ITEMS,
     counted,
     noun_of,
     short_noun,
@@ -285,7 +286,18 @@ def _open_question(d: Difference, margin: float, size: str) -> str:
     goal = "show a change of this size"
     if abs(d.delta) < margin:  # were the change as it is estimated, equivalence would be shown
         goal = f"show that it is within {size}"
-    return f"{change}; about {units:,} {short_noun(d.units)} would {goal} with 80 % power"
+    return f"{change}; about {_needed_text(d, units)} would {goal} with 80 % power"
+
+
+def _needed_text(d: Difference, units: int) -> str:
+    "How many units are needed; of clusters how many items too: '414 clusters (828 examples)'."
+    text = f"{units:,} {short_noun(d.units)}"
+    if d.units != "clusters" or d.n == d.n_units:
+        return text
+    size = d.n / d.n_units
+    return (
+        f"{text} ({round(units * size):,} {ITEMS[d.metric.kind]} at {size:.3g} each, as here)"
+    )
 
 
 def headline(

@@ -6,9 +6,9 @@
 __all__ = ['Cell', 'WIDEST', 'ANSWER_COLUMNS', 'BESIDE', 'TITLE', 'SIZE_OF_SLICE', 'OF_CHANGES', 'OF_NOISE', 'UNSEEN_KINDS',
            'FIELLER', 'NOT_OF_ORIGIN', 'LOOK_HEADS', 'Column', 'RowColumn', 'Line', 'Table', 'rows_table',
            'facts_table', 'AnswerLine', 'MetricColumn', 'answer_columns', 'change_line', 'title_line', 'Entry',
-           'named_lines', 'level_line', 'slice_lines', 'levels_lines', 'beside_cells', 'lead_lines', 'titled',
-           'ranked_lines', 'label_in_answer', 'deciding_lines', 'other_lines', 'answer_lines', 'answer_rows',
-           'levels_text', 'change_head', 'with_units', 'rank_of_line', 'answer_table', 'matrix_cell',
+           'named_lines', 'level_line', 'slice_lines', 'levels_lines', 'metrics_in_columns', 'beside_cells',
+           'lead_lines', 'titled', 'ranked_lines', 'label_in_answer', 'deciding_lines', 'other_lines', 'answer_lines',
+           'answer_rows', 'levels_text', 'change_head', 'with_units', 'rank_of_line', 'answer_table', 'matrix_cell',
            'candidates_by_size', 'matrix_columns', 'matrix_ranks', 'matrix', 'compact_table', 'changes_table',
            'noise_table', 'Group', 'row_groups', 'best_text', 'ranking_columns', 'ranking_table', 'level_cell',
            'part_levels_table', 'slice_levels_table', 'arms_levels_table', 'level_tables', 'method_text', 'rests_facts',
@@ -358,12 +358,21 @@ BESIDE = {  # metric -> the name of its column
 }
 
 
+def metrics_in_columns(document: Document) -> set[str]:
+    "The metrics that have a column beside the changes: not those that are rows of each pair."
+    of_pairs = [row for row in document.of_role("rest") if not row.key.slice]
+    shown_rows, _ = other_rows(document)
+    shown_keys = {row.key for row in shown_rows}
+    return {row.value.metric for row in of_pairs if row.key not in shown_keys} & {*BESIDE}
+
+
 def beside_cells(document: Document) -> dict[tuple[str, str], dict[str, str]]:
     "(candidate, part) -> column -> the metric that this column shows beside a change."
     cells: dict[tuple[str, str], dict[str, str]] = {}
+    metrics = metrics_in_columns(document)
     for row in document.of_role("rest"):
-        column = BESIDE.get(row.value.metric)
-        if column and not row.key.slice:
+        if row.value.metric in metrics and not row.key.slice:
+            column = BESIDE[row.value.metric]
             scale = 100 if row.value.unit == "share" else 1
             of_pair = cells.setdefault((row.key.candidate, row.key.part), {})
             of_pair[column] = f"{scale * row.value.delta:.2g}"
