@@ -7,14 +7,14 @@ const reachable = () => {
 document.addEventListener("DOMContentLoaded", reachable);
 
 // On a narrow page the sentences that a program printed are wrapped; its tables, whose columns
-// stand two spaces apart, are not. An option such as --margin stays on its line.
-const hasColumns = (line) => /\S {2,}\S/.test(line);
+// stand two spaces apart, are not. An option such as --margin and a number with its % stay whole.
+const hasColumns = (line) => /\S {2,}\S|^ {5}/.test(line);
 const firstWord = (line) => line.split(" ")[0];
 const goesOn = (line, next) => /^\S/.test(next || "") && !hasColumns(next) && firstWord(next) !== firstWord(line)
   && line.length >= 75 && line.length <= 100 && !/^\$|[.:\\]$/.test(line);
-const keepOptions = (node) => {
-  if (node.nodeType !== Node.TEXT_NODE) return node.childNodes.forEach(keepOptions);
-  const words = node.data.split(/(?<!\S)(-[\w-]{1,30})/);
+const keepWhole = (node) => {
+  if (node.nodeType !== Node.TEXT_NODE) return node.childNodes.forEach(keepWhole);
+  const words = node.data.split(/([-+]?\d[\d.,]*\s%|-[\w-]{1,30})/);
   if (words.length > 1) node.replaceWith(...words.map((word, k) => (k % 2 ? span("word", word) : word)));
 };
 const span = (name, text) => Object.assign(document.createElement("span"), { className: name, textContent: text });
@@ -33,11 +33,12 @@ document.addEventListener("DOMContentLoaded", () => {
     pre.replaceChildren(...parts);
     pre.classList.add("read");
   });
-  document.querySelectorAll("div.highlight-shell pre, pre .said").forEach((box) => [...box.childNodes].forEach(keepOptions));
+  document.querySelectorAll("div.highlight-shell pre, pre .said").forEach((box) => [...box.childNodes].forEach(keepWhole));
   // A table of four columns becomes a list there; its cells say which column they are of.
-  document.querySelectorAll("table.docutils:has(th:nth-child(4))").forEach((table) => {
+  document.querySelectorAll("table.docutils").forEach((table) => {
     const heads = [...table.querySelectorAll("thead th")].map((head) => head.textContent);
-    table.classList.toggle("numbered", !heads[0]);
+    if (heads.length < 4) return;
+    table.classList.add("broad", heads[0] ? "named" : "numbered");
     table.querySelectorAll("tbody tr").forEach((row) => [...row.cells].slice(2).forEach((cell, k) => {
       if (cell.textContent.trim()) cell.dataset.label = heads[k + 2];
     }));
