@@ -44,6 +44,7 @@ from invar_nb.report.wording import (
     blind_line,
     exit_is_told,
     exit_sentence,
+    gate_line,
     heading_of,
     ignored_line,
     models_line,
@@ -219,9 +220,10 @@ def wrapped(line: str, width: int) -> str:
 
 
 def closing_lines(document: Document, *, in_shell: bool) -> list[str]:
-    "The lines below the table: what intervals rest on, what they cannot see, and a note."
+    "Below the table: what intervals rest on, the gate, what they cannot see, and a note."
     lines = [
         rests_line(document, answer_rows(document)),
+        gate_line(document),
         blind_line(document),
         next_line(document, in_shell=in_shell),
     ]
@@ -234,7 +236,7 @@ def summary(
     *,
     in_shell: bool = True,  # name the options of the command
 ) -> str:
-    "The answer as text: a sentence, a table and at most three lines."
+    "The answer as text: a sentence, a table and at most four lines."
 
     def fold(line: str) -> str:
         text = visible(line)
@@ -282,6 +284,7 @@ def summary_paragraphs(document: Document) -> list[str]:
         f"{cut(models_line(document), 250)}. {cut(texts_line(document), 250)}".strip(),
         ignored_line(document),
         rests_line(document, answer_rows(document)),
+        gate_line(document),
         blind_line(document),
         next_line(document),
     ]
