@@ -90,8 +90,8 @@ def preparing(run, log, pause):
         from invar_nb.shell.work import load_work
 
         class Slow(Scorer):
-            def score(self, batch):
-                found = super().score(batch)
+            def score(self, batch, *more):
+                found = super().score(batch, *more)
                 time.sleep(pause)
                 with open(log, "a") as file:
                     file.write(f"{self.windows[batch[0]].window_id} {os.getpid()}\n")

@@ -210,7 +210,7 @@ def test_a_long_text_is_announced_and_its_progress_shown(files, tmp_path, monkey
     assert lines[begun].endswith("; --windows first:7 reads only the beginning")
     scored = next(i for i, line in enumerate(lines) if "scoring 7 windows" in line)
     shares = [float(line.split()[1].rstrip("%,")) for line in lines[begun + 1 : scored]]
-    assert len(shares) > 9 and shares == sorted(shares) and shares[-1] == 100
+    assert len(shares) > 9 and shares == sorted(shares) and 80 < shares[-1] < 100
     few = tmp_path / "few.txt"
     few.write_text("a short text, of which nothing is said " * 9)
     code, _, err = shell(*score[:3], few, *score[4:-1], 1, "--out", tmp_path / "b.jsonl")

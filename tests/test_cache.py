@@ -64,9 +64,9 @@ def scored(models, tmp_path, monkeypatch):
     seen = []
     for kind in (Scorer, PairScorer):
 
-        def score(self, batch, usual=kind.score):
+        def score(self, batch, *more, usual=kind.score):
             seen.extend(self.windows[i].window_id for i in batch)
-            return usual(self, batch)
+            return usual(self, batch, *more)
 
         monkeypatch.setattr(kind, "score", score)
 
@@ -541,11 +541,11 @@ def interrupt(monkeypatch, *options):
     "Compare with these options, and press Ctrl-C in the second pass through the model."
     usual, passes = Scorer.score, []
 
-    def stop(self, batch):
+    def stop(self, batch, *more):
         if len(passes) == 1:
             raise KeyboardInterrupt
         passes.append(batch)
-        return usual(self, batch)
+        return usual(self, batch, *more)
 
     with monkeypatch.context() as m:
         m.setattr(Scorer, "score", stop)

@@ -750,11 +750,11 @@ def test_a_stopped_command_goes_on(shell, tmp_path, monkeypatch):
         [],
     )
 
-    def stop(self, batch):
+    def stop(self, batch, *more):
         calls.append(batch)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return own(self, batch)
+        return own(self, batch, *more)
 
     monkeypatch.setattr(tiles.PairScorer, "score", stop)
     assert (

@@ -1100,6 +1100,42 @@ def test_what_init_writes_works(docs, shell):
     )
 
 
+def test_the_study_of_init_scores_a_part_of_a_long_text(docs, shell, monkeypatch):
+    "A job on a CPU would not end within its time; a short text is scored whole."
+    pytest.importorskip("torch")
+    import tomllib
+
+    import invar_nb
+    from invar_nb.files.losses import read_losses
+    from invar_nb.shell import workflow
+
+    (docs / "models").mkdir()
+    for name, source in (("base", "base"), ("q8", "tuned")):
+        (docs / "models" / name).symlink_to(
+            Path(invar_nb.__file__).parent / "demo_models" / source
+        )
+    rows = [json.dumps({"text": f"Sentence {i} is read."}) + "\n" for i in range(410)]
+    (docs / "text.jsonl").write_text("".join(rows))
+
+    def windows_of_init():
+        (docs / "study.toml").unlink(missing_ok=True)
+        shutil.rmtree(docs / ".github", ignore_errors=True)
+        code, _, err = shell("init --baseline models/base --candidate models/q8")
+        assert code == 0, err
+        text = (docs / "study.toml").read_text()
+        return tomllib.loads(text)["scoring"].get("windows")
+
+    assert windows_of_init() is None and "# windows = 400" in (docs / "study.toml").read_text()
+    monkeypatch.setattr(workflow, "LONG_TEXT", 1000)
+    assert windows_of_init() == 400
+    code, _, err = shell("score models/base --study study.toml --out base.parquet -q")
+    assert code == 0 and len(read_losses(docs / "base.parquet")) == 400, err
+    code, out, err = shell("compare --study study.toml --json -q --out r")
+    assert code in (0, 1) and json.loads(out)["parts"][0]["n"] == 400, err
+    (docs / "text.jsonl").unlink()
+    assert windows_of_init() == 400  # a text to come may be long
+
+
 def test_init_says_what_it_cannot_do_and_keeps_what_was_asked(docs, shell):
     for line in (
         "init --baseline docs/base.jsonl",

@@ -326,6 +326,17 @@ def test_the_guide_and_the_help_list_every_kind(capsys):
             assert reader.known_by in text and reader.example.command in text, reader.name
 
 
+def test_the_help_says_what_the_label_of_a_question_is(capsys):
+    "A user guessed that it is an index; the text of the right candidate is read too."
+    answer = "the right one: its text, or its place from 0"
+    guide = (ROOT / "nbs" / "i-have-files.ipynb").read_text()
+    assert "its text, or its place from 0" in guide
+    for words in (["help", "files"], ["help", "compare"], ["help", "answer"]):
+        assert main(words) == 0
+        shown = " ".join(re.sub(r"[│\n]", " ", capsys.readouterr().out).split())
+        assert answer in shown or answer.replace("one", "candidate") in shown, words
+
+
 def test_a_kind_that_is_not_read_says_what_to_do_instead():
     assert all(reader.cure for reader in READERS if not reader.read)
     assert all(reader.example for reader in READ)

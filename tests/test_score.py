@@ -714,15 +714,28 @@ def test_from_folder_to_losses(saved, name):
     ] == weights_digest(loaded.model)
 
 
-def test_progress_counts_scored_tokens(saved):
+def test_progress_counts_scored_tokens_of_each_pass(saved, tmp_path):
     loaded, calls = load_model(saved / "llama"), []
     plan = plan_text(loaded, TEXT, max_length=24, stride=12)
+    n_tokens = plan.counts["tokens"]
     score_plan(loaded, plan, batch_tokens=1, progress=lambda *step: calls.append(step))
     assert (
-        {total for _, total in calls} == {plan.counts["tokens"]} == {calls[-1][0]}
+        {total for _, total in calls} == {n_tokens} == {calls[-1][0]}
         and [done for done, _ in calls] == sorted({done for done, _ in calls})
-        and len(calls) == -(-len(plan.windows) // 8)
+        and len(calls) == len(plan.windows) + 1
+        and calls[0][0] == 0
     )
+
+
+def test_progress_begins_with_what_an_earlier_run_finished(saved, tmp_path):
+    loaded, calls = load_model(saved / "llama"), []
+    plan = plan_text(loaded, TEXT, max_length=24, stride=12)
+    how = {"batch_tokens": 1, "journal": tmp_path / "j"}
+    with pytest.raises(KeyboardInterrupt):
+        score_plan(loaded, plan, progress=stop_after(10), **how)  # in the second batch
+    score_plan(loaded, plan, progress=lambda done, total: calls.append(done), **how)
+    n_before = int(plan.tokens[:8].sum())  # a batch has 8 passes, here of a window each
+    assert calls[0] == n_before and len(calls) == len(plan.windows) - 8 + 1
 
 
 def test_documents_pieces_and_languages_reach_the_losses(saved):

@@ -790,3 +790,100 @@ def test_evaluate_takes_several_files_tasks_and_runs(tmp_path, monkeypatch, caps
         ), err
     for name in ("tasks", "two", "one", "ninety"):
         assert shell("verify", name, "--quiet")[0] == 0
+
+
+def test_a_log_shows_progress_and_pace_after_the_first_pass(tmp_path, monkeypatch):
+    "Also for questions and for two models in one pass; a batch of eight passes took minutes."
+    from functools import partial
+
+    from invar_nb.shell import open_models, side_by_side, terminal, work
+
+    at_once = partial(terminal.Progress, first=0.0, every=0.0)
+    for page in (open_models, side_by_side, work):
+        monkeypatch.setattr(page, "Progress", at_once)
+    text = tmp_path / "text.txt"
+    text.write_text("The gate reads this text once for every model that it is given. " * 20)
+    asked = tmp_path / "asked.jsonl"
+    question = {
+        "prompt": "The gate reads",
+        "candidates": [" this", " that", " it"],
+        "label": 1,
+    }
+    rows = [{"id": k, **question} for k in range(6)]
+    asked.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    base, tuned = f"{MODELS}/base", f"{MODELS}/tuned"
+    small = ("--max-length", 32, "--batch-tokens", 32, "--no-cache")
+    of_text = ("--text", text, *small)
+    batch = ("--batch-tokens", 8, "--no-cache")
+    for command, item in (
+        (("score", base, *of_text, "--out", tmp_path / "s.jsonl"), "window"),
+        (("compare", base, tuned, *of_text, "--divergence"), "window"),
+        (("answer", base, asked, *batch, "--out", tmp_path / "a.jsonl"), "candidate"),
+    ):
+        code, _, err = shell(*command, *["--out", tmp_path / "r"] * (command[0] == "compare"))
+        assert code in (0, 1), err
+        lines = [line for line in err.splitlines() if f" s per {item}, " in line]
+        assert len(lines) > 1 and "left" in lines[0], err
+        shares = [int(re.search(r"(\d+)%", line)[1]) for line in lines]
+        assert shares == sorted(shares) and shares[0] < 60 and shares[-1] < 100
+
+
+class Clock:
+    "A clock that is a step later whenever it is read."
+
+    def __init__(self, step):
+        self.step = step
+        self.time = -step
+
+    def __call__(self):
+        self.time += self.step
+        return self.time
+
+
+def test_lines_of_progress_come_each_minute_although_steps_are_long(capsys):
+    from invar_nb.shell.terminal import Progress
+
+    for seconds, n_before in ((1, 0), (7, 0), (40, 0), (75, 0), (40, 30)):
+        clock = Clock(seconds)
+        progress = Progress("score", clock=clock)
+        progress.n_items = 20
+        times = []  # of the lines
+        capsys.readouterr()
+        for done in range(n_before, 61):
+            progress(done, 60)
+            if line := capsys.readouterr().err:
+                times.append(clock.time)
+                assert f", {3 * seconds} s per window, " in line, line
+        assert times[0] <= max(10, 2 * seconds)
+        gaps = [b - a for a, b in zip(times, times[1:], strict=False)]
+        assert max(gaps, default=0) <= max(60, seconds)
+
+
+def test_the_answer_says_whether_the_gate_passed(files):
+    "Also for exit code 0; of several candidates by number, with the one that is nearest."
+    pair = ("compare", files / "a.jsonl", files / "b.jsonl")
+
+    def of_gate(text):
+        return [line for line in text.splitlines() if "gate" in line]
+
+    end = r"upper end of the ratio, 1\.\d{4},"
+    code, out, _ = shell(*pair, "--gate", "1.5", "--out", files / "r1")
+    (line,) = of_gate(out)
+    assert re.fullmatch(rf"The {end} is within the gate's limit of 1\.5\.", line)
+    assert line in (files / "r1" / "summary.md").read_text()
+    (passed,) = json.loads((files / "r1" / "report.json").read_text())["pairs"]
+    assert passed["gate"]["because"].capitalize() == line.capitalize()
+    code, out, _ = shell(*pair, "--gate", "1.0001", "--out", files / "r2")
+    (line,) = of_gate(out)
+    exceeds = rf"he {end} exceeds the gate's limit of 1\.0001\."
+    assert code == 1 and re.fullmatch(f"T{exceeds}", line)
+    wide = (*pair, "--gate", "1.0001", "--margin", "20%")
+    code, out, _ = shell(*wide, "--out", files / "r5")
+    (line,) = of_gate(out)
+    assert code == 1 and re.match(f"Exit code 1: t{exceeds}", line)
+    shutil.copy(files / "a.jsonl", files / "c.jsonl")
+    both = (*pair, files / "c.jsonl", "--margin", "2%")
+    code, out, _ = shell(*both, "--gate", "1.5", "--out", files / "r3")
+    (line,) = of_gate(out)
+    assert line.startswith("2 of 2 gates passed: the upper end of the ratio on b, 1.")
+    assert "gate" not in shell(*pair, "--out", files / "r4")[1]

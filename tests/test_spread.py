@@ -218,7 +218,9 @@ def test_a_larger_budget_scores_only_what_it_adds(texts, tmp_path, monkeypatch):
 
     scored, measure = [], Scorer.score
     monkeypatch.setattr(
-        Scorer, "score", lambda self, batch: scored.extend(batch) or measure(self, batch)
+        Scorer,
+        "score",
+        lambda self, batch, *more: scored.extend(batch) or measure(self, batch, *more),
     )
 
     def command(out, n, *more, candidate=TUNED, text="docs.jsonl"):

@@ -201,9 +201,9 @@ def test_the_baseline_is_scored_once_and_what_is_finished_is_kept(tmp_path, monk
         monkeypatch.setattr(
             batches.Scorer,
             "score",
-            lambda self, b: (
+            lambda self, b, *more: (
                 scored.update({model.name: scored[model.name] + 1}),
-                batch(self, b),
+                batch(self, b, *more),
             )[1],
         )
         return real(model, plan, **more)
@@ -359,11 +359,11 @@ def test_a_command_that_goes_on_says_so_wherever_it_scores(more, line, tmp_path,
     )
     real, calls = batches.Scorer.score, []
 
-    def cut(scorer, batch):
+    def cut(scorer, batch, *more):
         calls.append(batch)
         if len(calls) > limit:
             raise KeyboardInterrupt
-        return real(scorer, batch)
+        return real(scorer, batch, *more)
 
     limit = {"baseline, b: scoring": 4}.get(line, 1)
     monkeypatch.setattr(batches.Scorer, "score", cut)

@@ -545,7 +545,9 @@ def test_weights_of_large_models_are_compared_only_beside_much_scoring(
         and d["tensors_changed"] is None
         and d["digests"]["baseline"] != d["digests"]["candidate"]
     )
-    assert d["sentence"].endswith("would take over a tenth of the scoring.")
+    assert d["sentence"].endswith(
+        "weights were not compared, since that would take long beside the scoring."
+    )
     assert str(tmp_path) not in d["sentence"] and "\n" not in d["sentence"]
     same = arms_page.find_weights(
         {"baseline": str(base), "candidate": str(base)},
@@ -568,6 +570,27 @@ def test_weights_of_large_models_are_compared_only_beside_much_scoring(
     assert compare_weights(base, other).state == "different"
     code, out, _ = shell("diff", base, other)
     assert code == 0 and "The weights differ in" in out
+
+
+def test_that_weights_were_not_compared_is_said_once(tmp_path, monkeypatch, capsys):
+    "For all candidates at once, with the command that compares them."
+    from invar_nb.shell import weight_differences as arms_page
+
+    (text := tmp_path / "text.txt").write_text("A short text.")
+    monkeypatch.setattr(arms_page, "ALWAYS_COMPARED", 1000)
+    models = {"baseline": str(BASE)}
+    for name in ("q4", "q8", "q2"):
+        models[name] = str(shutil.copytree(BASE.parent / "tuned", tmp_path / name))
+    scoring = Scoring(text=[str(text)], device="cpu")
+    weights = arms_page.find_weights(models, scoring)
+    assert {w["state"] for w in weights.values()} == {"unknown"} and len(weights) == 3
+    said, command = capsys.readouterr().err.splitlines()
+    assert said.startswith("q4, q8, q2: The weight files differ; their ")
+    assert said.endswith(" were not compared, since that would take long beside the scoring.")
+    pair = shlex.join(["invar-nb", "diff", models["baseline"], models["q4"]])
+    assert command == f"{pair} lists what differs, or why not"
+    arms_page.find_weights({name: models[name] for name in ("baseline", "q8")}, scoring)
+    assert capsys.readouterr().err.startswith("The weight files differ; their ")
 
 
 def test_scoring_on_a_gpu_buys_less_comparing(monkeypatch):

@@ -16,7 +16,13 @@ import numpy as np
 # %% ../../nbs/models/05_batches.ipynb #c004
 from ..arms.windows import Window
 from ..foundations.refuse import as_count, refuse
-from .chain_rule import Engine, check_ids, look_at_model, score_batch
+from invar_nb.models.chain_rule import (
+    Engine,
+    Padding,
+    check_ids,
+    look_at_model,
+    score_batch,
+)
 from .load import LoadedModel, import_torch, positions
 from .text_plan import check_length
 
@@ -207,12 +213,20 @@ class Scorer:
         "The window indices of each forward pass of a batch."
         return cut_passes(self.windows, self.budget, self.facts["batching"], batch)
 
-    def score(self, batch: tuple[int, ...]) -> list[np.ndarray]:
+    def score(
+        self,
+        batch: tuple[int, ...],
+        on_pass: Callable[[int], None] = lambda scored: None,  # between two passes: tokens
+    ) -> list[np.ndarray]:
         "Losses of the scored tokens [nats, float32], one array for each window of the batch."
         passes = [[self.windows[i] for i in part] for part in self.passes(batch)]
         return in_memory(
             lambda: score_batch(
-                self.engine, self.documents, passes, self.padding, self.multiple
+                self.engine,
+                self.documents,
+                passes,
+                Padding(self.padding, self.multiple),
+                on_pass,
             ),
             max(passes, key=len),
         )

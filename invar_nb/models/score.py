@@ -123,29 +123,40 @@ def spending(tokens: int) -> Iterator[None]:
 
 def keep_batches(
     scorer: object,  # has `windows` and `batches`, as Scorer and PairScorer
-    measure: Callable,  # a batch -> a value for each of its windows, plain JSON
+    measure: Callable,  # (batch, on_pass) -> a value for each of its windows, plain JSON
     key: Mapping,  # of the journal
     path: str | Path | None,
     progress: Callable[[int, int], None] | None,  # (scored tokens so far, in all)
 ) -> list:
     """Measure every batch that the journal does not have; the values of all windows, in order.
 
-    After each batch its values go to the journal, so an interrupted run resumes there."""
+    After each batch its values go to the journal, so an interrupted run resumes there.
+    `progress` is called with what the journal has, then after each forward pass."""
+    tokens = {f"batch {k}": _scored_tokens(scorer, b) for k, b in enumerate(scorer.batches)}
+    show = functools.partial(_show, progress, sum(tokens.values()))
     by_window = {}
-    total = sum(_scored_tokens(scorer, batch) for batch in scorer.batches)
-    scored = 0
     with open_finished(path, key) as (finished, put):
-        for k, batch in enumerate(scorer.batches):
-            name = f"batch {k}"
-            tokens = _scored_tokens(scorer, batch)
+        scored = sum(n for name, n in tokens.items() if name in finished)
+        show(scored)
+        for (name, n_tokens), batch in zip(tokens.items(), scorer.batches, strict=True):
             if name not in finished:
-                with spending(tokens):
-                    put(name, measure(batch))
+                with spending(n_tokens):
+                    put(name, measure(batch, functools.partial(show, scored)))
+                scored += n_tokens
+                show(scored)
             by_window |= zip(batch, finished[name], strict=True)
-            scored += tokens
-            if progress is not None:
-                progress(scored, total)
     return [by_window[i] for i in sorted(by_window)]
+
+
+def _show(
+    progress: Callable[[int, int], None] | None,
+    total: int,  # tokens to score
+    scored: int,  # tokens of finished batches
+    of_batch: int = 0,  # tokens scored of the batch that runs
+) -> None:
+    "Call `progress`, if there is one, with the tokens scored so far."
+    if progress is not None:
+        progress(scored + of_batch, total)
 
 
 def _scored_tokens(scorer: object, batch: Iterable[int]) -> int:
@@ -177,11 +188,14 @@ def means_key(data_id: str, facts: Mapping, classes: Sequence[TokenClasses] = ()
 
 
 def _measure_batch(
-    scorer: Scorer, classes: Sequence[TokenClasses], batch: tuple[int, ...]
+    scorer: Scorer,
+    classes: Sequence[TokenClasses],
+    batch: tuple[int, ...],
+    on_pass: Callable[[int], None],
 ) -> list[list[float]]:
     "A row for each window of a batch: its mean log-loss, then the sums of its token classes."
     rows = []
-    for i, losses in zip(batch, scorer.score(batch), strict=True):
+    for i, losses in zip(batch, scorer.score(batch, on_pass), strict=True):
         window = scorer.windows[i]
         ids = scorer.documents[window.document_id]
         mean = float(losses.astype(np.float64).sum()) / len(losses)

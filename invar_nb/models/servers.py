@@ -886,6 +886,8 @@ def _ask_windows(
     n_missing = int(tokens[missing].sum())
     total = int(tokens.sum())
     scored = total - n_missing
+    if progress is not None:
+        progress(scored, total)
     start = functools.partial(_start_window, scorer, plan)
     with spending(n_missing):
         for k, losses in ask_each(start, missing, scorer.link.requests.concurrency):

@@ -223,6 +223,8 @@ def _run_shards(
     n_shards = next((s.of for s in part_names(target).values()), min(n_batches, SHARDS))
     running = [start(Shard(i, n_shards)) for i in range(1, n_shards + 1)]
     scored = 0
+    if progress is not None:
+        progress(scored, total)
     while running:
         ready, running = ray.wait(running)
         scored += sum(ray.get(ready))

@@ -34,6 +34,7 @@ from invar_nb.models.chain_rule import (
     head_rows,
     logit_rows,
     pass_layout,
+    passes_shown,
 )
 from .head_tiles import Tiles
 from .load import import_torch
@@ -173,7 +174,11 @@ class PairScorer:
         "How to compute the losses of the baseline and of the candidate."
         return self.scorers[0].engine, self.scorers[1].engine
 
-    def score(self, batch: tuple[int, ...]) -> np.ndarray:
+    def score(
+        self,
+        batch: tuple[int, ...],
+        on_pass: Callable[[int], None] = lambda scored: None,  # between two passes: tokens
+    ) -> np.ndarray:
         """Score a batch with both models: a float array of shape (4, scored tokens).
 
         Its rows are the losses of the baseline, those of the candidate, the KL divergence, and
@@ -181,7 +186,7 @@ class PairScorer:
         passes = [[self.windows[i] for i in part] for part in self.scorers[0].passes(batch)]
         baseline, candidate = self.engines
         with evaluating(baseline.model), evaluating(candidate.model):
-            numbers = in_memory(lambda: self._numbers(passes), max(passes, key=len))
+            numbers = in_memory(lambda: self._numbers(passes, on_pass), max(passes, key=len))
         windows = list(itertools.chain.from_iterable(passes))
         cuts = np.cumsum([w.tokens for w in windows])[:-1]
         for window, values in zip(windows, np.split(numbers, cuts, axis=1), strict=True):
@@ -202,30 +207,44 @@ class PairScorer:
                 code="not_finite",
             )
 
-    def _numbers(self, passes: list[list[Window]]) -> np.ndarray:
+    def _numbers(
+        self, passes: list[list[Window]], on_pass: Callable[[int], None]
+    ) -> np.ndarray:
         "Compute the array of `score`, not checked, for the windows of some forward passes."
         torch, _ = import_torch("score_together")
         documents = self.scorers[0].documents
         layouts = [pass_layout(torch, documents, windows) for windows in passes]
         blocks = self._blocks_in_tiles if self.tiled else self._blocks_of_rows
-        return torch.cat(list(blocks(torch, layouts)), dim=1).cpu().numpy()
+        return torch.cat(list(blocks(torch, layouts, on_pass)), dim=1).cpu().numpy()
 
-    def _blocks_of_rows(self, torch: ModuleType, layouts: Sequence[PassLayout]) -> Iterator:
+    def _blocks_of_rows(
+        self,
+        torch: ModuleType,
+        layouts: Sequence[PassLayout],
+        on_pass: Callable[[int], None],
+    ) -> Iterator:
         "Yield the array of `score` for each pass, from complete rows of logits."
         device = self.engines[0].device
-        for layout in layouts:
+        for layout in passes_shown(layouts, on_pass):
             rows = [logit_rows(torch, engine, layout) for engine in self.engines]
             numbers = torch.arange(len(layout.targets))
             yield _from_rows(torch, rows, layout.targets.to(device), numbers)
 
-    def _blocks_in_tiles(self, torch: ModuleType, layouts: Sequence[PassLayout]) -> Iterator:
+    def _blocks_in_tiles(
+        self,
+        torch: ModuleType,
+        layouts: Sequence[PassLayout],
+        on_pass: Callable[[int], None],
+    ) -> Iterator:
         """Yield the array of `score` for blocks of tokens, from tiles of the logits.
 
         A token whose numbers overflow in tiles is computed again from its complete row."""
         engines = self.engines
         targets = torch.cat([layout.targets for layout in layouts]).to(engines[0].device)
         begin = 0
-        blocks = (head_blocks(torch, engine, layouts) for engine in engines)
+        first, second = engines
+        shown = passes_shown(layouts, on_pass)  # of the model that runs a pass last
+        blocks = (head_blocks(torch, first, layouts), head_blocks(torch, second, shown))
         for hidden in zip(*blocks, strict=True):
             end = begin + len(hidden[0])
             target = targets[begin:end]
@@ -318,10 +337,13 @@ class _Record(NamedTuple):
 
 
 def _measure_batch(
-    scorer: PairScorer, classes: Sequence[TokenClasses], batch: tuple[int, ...]
+    scorer: PairScorer,
+    classes: Sequence[TokenClasses],
+    batch: tuple[int, ...],
+    on_pass: Callable[[int], None],
 ) -> list[list]:
     "Score a batch with both models; the `_Record` of each of its windows, as a list."
-    numbers = scorer.score(batch)
+    numbers = scorer.score(batch, on_pass)
     cuts = np.cumsum([scorer.windows[i].tokens for i in batch])[:-1]
     rows = zip(batch, np.split(numbers, cuts, axis=1), strict=True)
     return [_record_of(scorer, classes, i, values) for i, values in rows]

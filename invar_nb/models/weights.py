@@ -375,6 +375,8 @@ def _compare_all(
     changes = []
     total = sum(a.n_bytes for a, _ in pairs)
     compared = 0
+    if progress is not None:
+        progress(compared, total)
     # Threads run in parallel here: reading files and numpy release the GIL
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         try:

@@ -44,6 +44,7 @@ from invar_nb.report.wording import (
     blind_line,
     exit_is_told,
     exit_sentence,
+    gate_line,
     heading_of,
     ignored_line,
     kernels_sentence,
@@ -220,9 +221,10 @@ def wrapped(line: str, width: int) -> str:
 
 
 def closing_lines(document: Document, *, in_shell: bool) -> list[str]:
-    "The lines below the table: what intervals rest on, what they cannot see, and a note."
+    "Below the table: what intervals rest on, the gate, what they cannot see, and a note."
     lines = [
         rests_line(document, answer_rows(document)),
+        gate_line(document),
         blind_line(document),
         next_line(document, in_shell=in_shell),
     ]
@@ -235,7 +237,7 @@ def summary(
     *,
     in_shell: bool = True,  # name the options of the command
 ) -> str:
-    "The answer as text: a sentence, a table and at most three lines."
+    "The answer as text: a sentence, a table and at most four lines."
 
     def fold(line: str) -> str:
         text = visible(line)
@@ -284,6 +286,7 @@ def summary_paragraphs(document: Document) -> list[str]:
         ignored_line(document),
         rests_line(document, answer_rows(document)),
         kernels_sentence(document),
+        gate_line(document),
         blind_line(document),
         next_line(document),
     ]

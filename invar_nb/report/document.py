@@ -280,7 +280,7 @@ class GateSection(Section):
     limit: float  # largest ratio that passes
     observed: float  # upper end of the ratio's interval
     passed: bool
-    because: Words[str]  # why it failed, as a clause
+    because: Words[str]  # why it passed or failed, as a clause
 
 
 class RequiredSection(Section):

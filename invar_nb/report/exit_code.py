@@ -56,11 +56,15 @@ def gate_of(
     where = ""
     if label:
         where = f" on {label}"
+    passed = upper <= limit
+    found = "exceeds"
+    if passed:
+        found = "is within"
     because = (
-        f"the upper end of the ratio{where}, {upper:.4f}, exceeds the gate's limit of "
+        f"the upper end of the ratio{where}, {upper:.4f}, {found} the gate's limit of "
         f"{limit:g}."
     )
-    return GateSection(limit=limit, observed=upper, passed=upper <= limit, because=because)
+    return GateSection(limit=limit, observed=upper, passed=passed, because=because)
 
 # %% ../../nbs/report/03_exit_code.ipynb #req2
 def size_of_loss(row: Row) -> str:

@@ -13,9 +13,10 @@ __all__ = ['EXIT_FIRST', 'MOST_NAMED', 'LOSSES', 'METHODS', 'NOISY_SETTINGS', 'E
            'churn_of', 'chance_to_find', 'smallest_found', 'bears_claim', 'has_known_rates', 'rate_text', 'Laws',
            'laws_of', 'rates_of_one', 'rates_of_several', 'rule_clause', 'may_err', 'rule_line', 'unmeasured_line',
            'kernels_sentence', 'own_metrics', 'blind_line', 'found_sentence', 'settings_text', 'noise_lines',
-           'weights_lines', 'looks_line', 'exit_needs_words', 'exit_note', 'first_failed', 'required_lines',
-           'passages_of', 'passage_lines', 'Note', 'next_note', 'next_line', 'accept_sentence', 'exit_is_told',
-           'fact_lines', 'setting_details', 'leading_family', 'families_text', 'ranking_lines']
+           'weights_lines', 'looks_line', 'exit_needs_words', 'exit_note', 'first_failed', 'deciding_gates',
+           'gate_line', 'required_lines', 'passages_of', 'passage_lines', 'Note', 'next_note', 'next_line',
+           'accept_sentence', 'exit_is_told', 'fact_lines', 'setting_details', 'leading_family', 'families_text',
+           'ranking_lines']
 
 # %% ../../nbs/report/08_wording.ipynb #wrd02
 import re
@@ -876,10 +877,29 @@ def first_failed(document: Document) -> GateSection | RequiredSection | None:
     """
     if document.exit.rule != "gate_failed":
         return None
-    candidates = _deciding_candidates(document)
-    gates = [pair.gate for pair in document.pairs if pair.candidate in candidates]
-    sections = [*filter(None, gates), *document.required]
+    sections = [*deciding_gates(document), *document.required]
     return next((section for section in sections if not section.passed), None)
+
+
+def deciding_gates(document: Document) -> list[GateSection]:
+    "The gates of the candidates that decide."
+    candidates = _deciding_candidates(document)
+    return [pair.gate for pair in document.pairs if pair.gate and pair.candidate in candidates]
+
+
+def gate_line(document: Document) -> str:
+    """Whether the gates passed; '' without one, or where a gate's failure was said first.
+
+    Of several it names the one with the largest ratio.
+    """
+    gates = deciding_gates(document)
+    if not gates or first_failed(document) in gates:
+        return ""
+    nearest = max(gates, key=lambda gate: gate.observed)
+    if len(gates) == 1:
+        return capitalised(nearest.because)
+    n_passed = sum(gate.passed for gate in gates)
+    return f"{n_passed} of {len(gates)} gates passed: {nearest.because}"
 
 
 def _deciding_candidates(document: Document) -> set[str]:

@@ -477,7 +477,8 @@ def answer_questions(
     model: _argument("MODEL", "Model folder or hub id."),
     examples: _argument(
         "EXAMPLES",
-        "Questions: a .jsonl file with id, prompt, candidates (a list) and label.",
+        "Questions: a .jsonl file with id, prompt, candidates (a list) and label (the right "
+        "candidate: its text, or its place from 0).",
         Path,
     ),
     loading: Loading,

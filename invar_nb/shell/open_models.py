@@ -58,12 +58,14 @@ def label_of(name: str, text: str) -> str:
 def say_scoring(
     n_known: int,  # windows that the cache holds
     plan: TextPlan,
-    label: str,
     journal: Path,
-    quiet: bool = False,
+    progress: Progress,  # of the scoring; learns how many windows it is about
 ) -> None:
     "Print how many windows are taken from the cache, and how many are scored."
     n_windows = len(plan.windows)
+    label = progress.label
+    quiet = progress.quiet
+    progress.n_items = n_windows - n_known
     if n_known == n_windows:
         say(f"{label}: {counted(n_windows, 'windows')} reused from the cache", quiet)
         return
@@ -138,8 +140,9 @@ class Opened:
         earlier run; and it orders its batches itself, so `backwards` is for a model that is
         loaded here. With --per-byte the losses of windows are summed to whole documents.
         """
+        progress = Progress(label, quiet=quiet)
         if self.loaded is None:
-            losses = self._score_served(plan, label, journal, quiet)
+            losses = self._score_served(plan, journal, progress)
         else:
             losses = score_plan(
                 self.loaded,
@@ -147,9 +150,9 @@ class Opened:
                 batch_tokens=self.scoring.batch_tokens,
                 backwards=backwards,
                 cache=cache,
-                on_known=lambda n: say_scoring(n, plan, label, journal, quiet),
+                on_known=lambda n: say_scoring(n, plan, journal, progress),
                 journal=journal,
-                progress=Progress(label, quiet=quiet),
+                progress=progress,
             )
         say(f"{label}: perplexity {losses.perplexity:.6g}", quiet)
         is_summed = losses.weight_unit == "bytes"  # such losses are of whole documents already
@@ -157,12 +160,9 @@ class Opened:
             return losses
         return whole_documents(losses, plan)
 
-    def _score_served(
-        self, plan: TextPlan, label: str, journal: Path, quiet: bool
-    ) -> WindowLosses:
+    def _score_served(self, plan: TextPlan, journal: Path, progress: Progress) -> WindowLosses:
         "Have a server score a plan; windows in the journal are not sent again."
-        progress = Progress(label, quiet=quiet)
-        say(f"{label}: scoring {amount(plan.counts)}{kept(journal)}", quiet)
+        say_scoring(0, plan, journal, progress)
         return score_served(
             self.argument,
             plan,

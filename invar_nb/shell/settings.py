@@ -317,7 +317,8 @@ class Comparing(Scoring):
     questions: _compared(
         str | None,
         "Multiple-choice questions: a .jsonl file with id, "
-        "prompt, candidates and label. Together with --text, one report has "
+        "prompt, candidates and label (the right candidate: its text, or its "
+        "place from 0). Together with --text, one report has "
         "perplexity and accuracy, and NAME is what the questions are called "
         "there.",
         "--questions",

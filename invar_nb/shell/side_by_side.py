@@ -92,15 +92,16 @@ def score_beside(
     Windows in the journal or the cache are not scored again.
     """
     baseline, candidate = models.values()
+    progress = Progress(label, quiet=quiet)
     scored = score_together(
         baseline.loaded,
         candidate.loaded,
         plan,
         batch_tokens=baseline.scoring.batch_tokens,
         cache=cache,
-        on_known=lambda n: say_scoring(n, plan, label, journal, quiet),
+        on_known=lambda n: say_scoring(n, plan, journal, progress),
         journal=journal,
-        progress=Progress(label, quiet=quiet),
+        progress=progress,
     )
     arms = {}
     for name, losses in zip(models, scored, strict=True):

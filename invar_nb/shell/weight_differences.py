@@ -22,7 +22,7 @@ from ..foundations.refuse import of_part
 from ..foundations.store import as_path
 from ..models.load import Checkpoint, as_device, most_numbers
 from ..models.text_plan import DEFAULT_LENGTH
-from ..models.weights import compare_weights
+from ..models.weights import WeightsDifference, compare_weights
 from .arm_kind import LOCAL, arm_kind
 from .model_checks import name_among
 from .settings import Scoring, name_texts
@@ -77,7 +77,7 @@ def reason_to_leave_out(scoring: Scoring, models: Iterable[Checkpoint]) -> str:
     if tokens_to_score(scoring) >= fewest_tokens:
         return ""
     size = f"{n_weights / 1e6:,.0f} million weights"
-    return f"to compare {size} would take over a tenth of the scoring"
+    return f"their {size} were not compared, since that would take long beside the scoring"
 
 # %% ../../nbs/shell/13_weight_differences.ipynb #c003
 def _weights_beside(
@@ -86,10 +86,10 @@ def _weights_beside(
     scoring: Scoring,
     name: str,  # of the candidate; "" where it is the only one
     quiet: bool,
-) -> dict:
-    """Compare the weights of two models on this machine, and print a sentence about it.
+) -> WeightsDifference:
+    """Compare the weights of two models on this machine; print a sentence, if they could be.
 
-    Returns what a report holds of it.
+    Where they were not compared, `_say_reasons` says so of all candidates at once.
     """
     with of_part(name):
         differences = compare_weights(
@@ -99,12 +99,33 @@ def _weights_beside(
             left_out=partial(reason_to_leave_out, scoring),
             progress=Progress("weights", quiet=quiet),
         )
-    prefix = f"{name}: " if name else ""
-    say(f"{prefix}{differences.sentence}", quiet)
-    if differences.reason:  # printed, not stored: a report holds no paths of this machine
-        command = shlex.join(["invar-nb", "diff", baseline, candidate])
-        say(f"{prefix}{command} lists what differs, or why not", quiet)
-    return differences.to_dict()
+    if not differences.reason:
+        prefix = f"{name}: " if name else ""
+        say(f"{prefix}{differences.sentence}", quiet)
+    return differences
+
+
+def _say_reasons(
+    differences: Mapping[str, WeightsDifference],  # candidate -> what differs
+    arguments: Mapping[str, str],  # baseline and candidates -> as typed
+    quiet: bool,
+) -> None:
+    """Print each reason for which weights were not compared once, with its candidates.
+
+    The command that compares them is printed, not stored: a report holds no paths of this
+    machine.
+    """
+    names_of = {}  # sentence -> candidates
+    for name, difference in differences.items():
+        if difference.reason:
+            names_of.setdefault(difference.sentence, []).append(name)
+    for sentence, names in names_of.items():
+        prefix = ""
+        if len(arguments) > 2:
+            prefix = f"{', '.join(names)}: "
+        say(f"{prefix}{sentence}", quiet)
+        pair = [arguments["baseline"], arguments[names[0]]]
+        say(f"{shlex.join(['invar-nb', 'diff', *pair])} lists what differs, or why not", quiet)
 
 
 def find_weights(
@@ -117,7 +138,7 @@ def find_weights(
     Models that are not on this machine, and files, are left out.
     """
     baseline = arguments["baseline"]
-    weights = {}
+    differences = {}
     for name, candidate in arguments.items():
         if name == "baseline":
             continue
@@ -125,8 +146,9 @@ def find_weights(
         if not kinds <= set(LOCAL):
             continue
         shown_name = name_among(name, arguments)
-        weights[name] = _weights_beside(baseline, candidate, scoring, shown_name, quiet)
-    return weights
+        differences[name] = _weights_beside(baseline, candidate, scoring, shown_name, quiet)
+    _say_reasons(differences, arguments, quiet)
+    return {name: difference.to_dict() for name, difference in differences.items()}
 
 
 def with_weights(

@@ -174,10 +174,13 @@ def ask_with(
 ) -> Predictions:
     "Ask a loaded model questions; answers in the journal or the cache are not asked again."
     n_candidates = sum(map(len, examples.candidates))
+    progress = Progress(f"{label}, answers", quiet=quiet)
+    progress.item = "candidate"
 
     def say_asking(n_known: int) -> None:
         "Print that questions are asked, or that the cache answers all of them."
         questions = counted(len(examples), "examples")
+        progress.n_items = n_candidates - n_known
         if n_known == n_candidates:
             say(f"{label}: {questions} reused from the cache", quiet)
         else:
@@ -193,7 +196,7 @@ def ask_with(
         cache=cache,
         on_known=say_asking,
         journal=journal,
-        progress=Progress(f"{label}, answers", quiet=quiet),
+        progress=progress,
     )
     _say_answered(answers, label, quiet)
     return answers
@@ -298,6 +301,8 @@ def save_shard(
     say(f"score: {amount(work.plan.counts)} in all", quiet)
     windows = work.windows(shard)
     names_before = part_names(target)
+    progress = Progress(f"shard {shard}", quiet=quiet)
+    progress.n_items = len(windows)
     name = score_shard(
         work,
         target,
@@ -305,7 +310,7 @@ def save_shard(
         journal=place_journal(target, shard),
         force=force,
         command=command,
-        progress=Progress(f"shard {shard}", quiet=quiet),
+        progress=progress,
     )
     facts = {
         "part": target.path(name),
