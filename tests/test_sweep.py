@@ -652,7 +652,8 @@ def saved(root, models, suffix=".parquet"):
     "Files of one name in a folder each, as `compare` saves them; .jsonl holds answers."
     base, made = copies()
     paths = []
-    for (folder, model), losses in zip(models.items(), [base, *made.values()], strict=False):
+    arms = [base, *made.values()][: len(models)]
+    for (folder, model), losses in zip(models.items(), arms, strict=True):
         path = root / folder / f"candidate{suffix}"
         path.parent.mkdir(parents=True)
         if suffix == ".jsonl":
