@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import itertools
 import json
 import os
 import re
@@ -855,7 +856,7 @@ def test_lines_of_progress_come_each_minute_although_steps_are_long(capsys):
                 times.append(clock.time)
                 assert f", {3 * seconds} s per window, " in line, line
         assert times[0] <= max(10, 2 * seconds)
-        gaps = [b - a for a, b in zip(times, times[1:], strict=False)]
+        gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
         assert max(gaps, default=0) <= max(60, seconds)
 
 
