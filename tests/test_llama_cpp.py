@@ -14,7 +14,7 @@ from commands import shell
 from documents import summary_markdown
 
 import invar_nb.readers.llama_cpp as page
-from invar_nb.arms.pair import pair
+from invar_nb.arms.pair import pair, pair_arrays
 from invar_nb.comparison.study import compare, evaluate
 from invar_nb.foundations.refuse import ContractError, PairingError
 from invar_nb.readers.llama_cpp import (
@@ -542,8 +542,8 @@ def test_a_model_beside_a_log_is_refused_before_a_text_is_asked_for(tmp_path, lo
     assert "--text" not in err  # that would lead to this refusal
 
 
-def test_a_pilot_of_few_chunks_is_refused_with_the_deviation_that_plans_more(tmp_path):
-    "The cure named --sd, and no deviation; the chunks had shown one."
+def test_a_pilot_of_few_chunks_is_refused_with_the_number_that_decides(tmp_path):
+    "The cure named --sd, which counts independent windows: half of what a text's order takes."
     of_chunks = np.array([3.0, 3.4, 2.8, 3.2, 2.9, 3.5, 3.1, 2.7])
     change = np.array([0.02, 0.05, 0.04, 0.01, 0.03, 0.06, 0.02, 0.05])
     for name, losses in (("a", of_chunks), ("b", of_chunks + change)):
@@ -553,10 +553,15 @@ def test_a_pilot_of_few_chunks_is_refused_with_the_deviation_that_plans_more(tmp
             "perplexity: calculating perplexity over 8 chunks, n_ctx=512, n_seq=1\n"
             f"{printed},\nFinal estimate: PPL = {math.exp(means[-1]):.4f} +/- 0.10000\n"
         )
-    code, _, err = shell("plan", tmp_path / "a.log", tmp_path / "b.log")
+    code, _, err = shell("plan", tmp_path / "a.log", tmp_path / "b.log", "--margin", "2%")
     found = re.search(
-        r"--sd on the command line; these few show one of about ([.\d]+)\.\s*$", err
+        r"got 8\. Measure more: from what these few show, about (\d+) would", err
     )
-    assert code == 3 and found, err
-    code, out, err = shell("plan", "--sd", found[1], "--margin", "2%")
-    assert code == 0 and re.search(r"Planned: \d+ windows", out), err
+    assert code == 3 and found and "--sd" not in err, err
+    n, rng = int(found[1]), np.random.default_rng(0)
+    claims = []
+    for _ in range(60):
+        base = rng.normal(3, 0.3, n)
+        again = base + rng.normal(0, change.std(ddof=1), n)
+        claims.append(compare(pair_arrays(base, again, [256] * n), margin=0.02).row.claim)
+    assert 0.6 <= np.mean(np.array(claims) == "equivalent") < 1, n

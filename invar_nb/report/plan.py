@@ -128,7 +128,7 @@ def _evidence_of_difference(
     windows: Difference | None = None,  # over single windows, where those are blocks of them
 ) -> Evidence:
     "The evidence in the change that a pilot of two arms measured."
-    _check_pilot(windows or d, d, FEWEST)
+    _check_pilot(windows or d, d, FEWEST, goal)
     size = counted(d.n, ITEMS[source.kind])
     if d.units == "documents":
         noun = "blocks" if windows else "documents"
@@ -178,7 +178,7 @@ def _evidence_of_runs(source: RunsComparison, goal: Goal) -> Evidence:
             "Run it again, or leave its seed out with --set drop_failed=true, or "
             "drop_failed=True in Python",
         )
-    _check_pilot(d, d, 2)
+    _check_pilot(d, d, 2, goal)
     spec = replace(source.spec, improvement_threshold=goal.margin or 0.0)
     size = counted(d.n, ITEMS["runs"])
     return Evidence(
@@ -190,24 +190,34 @@ def _evidence_of_runs(source: RunsComparison, goal: Goal) -> Evidence:
     )
 
 
+def _cure_of_few(d: Difference, goal: Goal) -> str:
+    """What to do about a pilot of too few units: how many would do, by their spread.
+
+    The spread of few units is a rough one, and taken for exact here."""
+    is_serial = d.units == "serial"
+    cure = "Measure more"
+    if d.standard_error > 0:
+        pilot = replace(as_pilot(d, serial=is_serial), dof=math.inf)
+        n = math.ceil(goal.needs(pilot, fewest_units(goal, d.units)))
+        cure += f": from what these few show, about {n:,} would do for the goal"
+    if not is_serial:
+        cure += ", or plan from a standard deviation alone (--sd on the command line)"
+    return cure
+
+
 def _check_pilot(
     counted_over: Difference,  # whose units must be enough
     d: Difference,  # whose units must show a spread
     fewest: int,  # effective units
+    goal: Goal,
 ) -> None:
     "Raise ContractError for a pilot of too few units, or one whose units all changed equally."
     if counted_over.units_eff < fewest - 1e-9:  # of equal weights the sum is rounded
-        cure = (
-            "Measure more, or plan from a standard deviation alone, which is --sd on the "
-            "command line"
-        )
-        if counted_over.standard_error > 0:
-            cure += f"; these few show one of about {as_pilot(counted_over).sd:.1g}"
         refuse(
             "plan_comparison",
             f"a pilot must have at least {fewest} effective {noun_of(counted_over.units)}",
             f"{counted_over.units_eff:.3g}",
-            cure,
+            _cure_of_few(counted_over, goal),
         )
     if not d.standard_error > 0:
         refuse(

@@ -272,7 +272,8 @@ def family_sentences(leads: Sequence[RowSection]) -> Iterator[str]:
     judged = [row.value for row in leads if row.value.judged]
     too_small = [value for value in judged if value.units_eff < FEWEST]
     if too_small:
-        yield f"No claim is made of fewer than {FEWEST} effective {unit_nouns(too_small)}."
+        nouns = unit_nouns(too_small)
+        yield f"No claim is made of fewer than {FEWEST} effective {nouns}: add some."
     dominated = [
         value for value in judged if value.units_eff >= FEWEST and is_dominated(value)
     ]
