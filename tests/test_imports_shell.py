@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from commands import main
-from studies import with_divergence
+from studies import losses, with_divergence
 
 from invar_nb import page_data
 from invar_nb.comparison.study import study
@@ -631,6 +631,17 @@ def test_a_card_is_of_one_candidate_with_its_name_and_the_words_of_the_terminal(
     assert {r.metric_type: r.metric_args["claim"] for r in results}[
         "kl_divergence"
     ] == "not judged"
+
+
+def test_the_second_scoring_of_the_baseline_is_no_candidate_of_a_card(shell, tmp_path):
+    "It was offered, and its card was empty."
+    both = losses(0.05)
+    arms = {("baseline", ""): both.baseline, ("control", ""): both.baseline}
+    study(arms | {("int4", ""): both.candidate}).report().save(tmp_path / "k")
+    code, out, err = shell("card", "k", out=None)
+    assert code == 0 and "name: int4" in out, (out, err)
+    code, _, err = shell("card", "k", "--candidate", "control", out=None)
+    assert code == 2 and "Choose from int4" in err
 
 
 def test_a_card_names_the_file_of_the_text_where_nothing_else_names_the_data(shell, tmp_path):

@@ -9,9 +9,12 @@ import subprocess
 
 import numpy as np
 import pytest
+from commands import shell
 from studies import STUDIES, losses, marks
 
 import invar_nb
+from invar_nb.arms.arm import Scores
+from invar_nb.arms.pair import pair
 from invar_nb.comparison.study import compare, study
 from invar_nb.files.losses import (
     losses_bytes,
@@ -796,3 +799,34 @@ def test_the_report_that_was_named_is_verified_and_another_beside_it_is_said(tmp
     )
     with pytest.raises(ContractError):
         verify(tmp_path / "r")
+
+
+def test_a_report_verifies_in_whatever_order_scores_and_columns_were_named(tmp_path):
+    "Rows followed the order in memory, and files of evidence keep that of the names."
+    rng = np.random.default_rng(0)
+    arms = [
+        Scores(
+            ids=[f"e{i}" for i in range(80)],
+            values=rng.random(80) + shift,
+            score="f1",
+            others={name: rng.random(80) + shift for name in ("zeta", "alpha", "mid")},
+            slices={"zone": ["a", "b"] * 40, "author": ["x", "y", "y", "z"] * 20},
+        )
+        for shift in (0, 0.02)
+    ]
+    folder = compare(pair(*arms)).report().save(tmp_path / "r")
+    assert verify(folder / "report.json")
+
+
+def test_a_report_of_runs_verifies_whatever_its_arms_are_called(tmp_path):
+    "The arms whose end nothing says were named in the order of the command."
+    rows = [
+        f"{name},{seed},{3 + shift + seed / 1000}"
+        for name, shift in (("sgd", 0), ("muon", 0.01), ("adamw", -0.01))
+        for seed in range(6)
+    ]
+    (tmp_path / "runs.csv").write_text("\n".join(["optimizer,seed,val_loss", *rows]))
+    arms = ("--column", "arm=optimizer=sgd,muon,adamw", "--metric", "val_loss")
+    code, _, err = shell("compare", tmp_path / "runs.csv", *arms, "--out", tmp_path / "r")
+    assert code in (0, 1), err
+    assert shell("verify", tmp_path / "r")[0] == 0

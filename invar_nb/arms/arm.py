@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['Count', 'Size', 'Line', 'Check', 'natural_order', 'listed', 'as_name', 'first_repeat', 'each_once', 'of_all_items',
-           'is_missing', 'slice_name', 'column_of_each', 'Source', 'TensorName', 'Spoken', 'Weights', 'TextRead',
-           'Provenance', 'as_text', 'plain_json', 'counts_of_each', 'numbers_to', 'one_of', 'entries_at',
-           'columns_given', 'Arm', 'Scores', 'text_of_each', 'texts_of_each', 'Translations', 'is_frame']
+           'is_missing', 'slice_name', 'in_order_of_names', 'column_of_each', 'Source', 'TensorName', 'Spoken',
+           'Weights', 'TextRead', 'Provenance', 'as_text', 'plain_json', 'counts_of_each', 'numbers_to', 'one_of',
+           'entries_at', 'columns_given', 'Arm', 'Scores', 'text_of_each', 'texts_of_each', 'Translations', 'is_frame']
 
 # %% ../../nbs/arms/00_arm.ipynb #c005
 import json
@@ -197,6 +197,13 @@ def _slice_value(
     )
 
 
+def in_order_of_names(columns: Mapping) -> dict:
+    """Columns, sorted by their names.
+
+    Files of evidence keep no other order, and rows of a report follow that of the columns."""
+    return {name: columns[name] for name in sorted(columns)}
+
+
 def column_of_each(slices: Mapping, where: str, name: str, n: int) -> dict[str, tuple]:
     "Check the columns to slice by: name -> one value for each of the n items."
     if not hasattr(slices, "items"):
@@ -218,7 +225,7 @@ def column_of_each(slices: Mapping, where: str, name: str, n: int) -> dict[str, 
                 "Give one value for each example",
             )
         columns[column] = tuple(_slice_value(v, where, about, i) for i, v in enumerate(values))
-    return columns
+    return in_order_of_names(columns)
 
 # %% ../../nbs/arms/00_arm.ipynb #prov0002
 # types of provenance: a count, a size in bytes or bits, and text for one line of a report
@@ -368,10 +375,11 @@ def numbers_to(largest: float, minimum: float | None = None) -> Callable:
 def _numbers_of_each(columns: Mapping, where: str, name: str, n: int) -> dict[str, np.ndarray]:
     "Check further scores: name -> one number for each item."
     check = numbers_to(1e150)
-    return {
+    checked = {
         column: check(values, where, f"score {column!r}", n)
         for column, values in columns.items()
     }
+    return in_order_of_names(checked)
 
 
 def _names_of_scores(value: object, where: str, name: str, n: int) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..comparison.headline import model_name
-from ..comparison.rows import BASELINE
+from ..comparison.rows import BASELINE, CONTROL
 from ..foundations.refuse import UsageError, refuse
 from .document import Document, LevelSection, RowSection
 from .shown import claim_text
@@ -59,7 +59,7 @@ def refuse_without_metric(document: Document) -> None:
 def card_arm(document: Document, candidate: str) -> str:
     "The name of the arm that a card describes; UsageError where it is unknown or unclear."
     rows = (*document.rows, *document.levels)
-    names = [*dict.fromkeys(row.key.candidate for row in rows)]
+    names = [*dict.fromkeys(row.key.candidate for row in rows if row.key.candidate != CONTROL)]
     if not names:
         refuse_without_metric(document)
     if candidate and candidate not in names:

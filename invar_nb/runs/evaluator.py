@@ -1222,10 +1222,11 @@ def ends_assumed(
     """A sentence that names the arms whose runs are taken as finished; [] if there are none.
 
     These are runs whose file has no column that says how they ended."""
-    names = [name for (name, _), arm in arms.items() if _has_assumed_end(arm.runs)]
+    names = {name for (name, _), arm in arms.items() if _has_assumed_end(arm.runs)}
     if not names:
         return []
-    runs = f"the runs of {' and '.join(names)}"
+    ordered = sorted(names, key=lambda name: (name != BASELINE, name))
+    runs = f"the runs of {' and '.join(ordered)}"
     return [f"Nothing says how {runs} ended: they are taken as finished."]
 
 

@@ -73,9 +73,9 @@ class Workflow:
 
     @property
     def is_long(self) -> bool:
-        "Whether the text is too long to be scored whole in a job; so is one not there yet."
+        "Whether the text is too long to be scored whole in a job."
         file = Path(self.text)
-        return not file.is_file() or file.stat().st_size >= LONG_TEXT
+        return file.is_file() and file.stat().st_size >= LONG_TEXT
 
     def files(self) -> dict[Path, bytes]:
         "Path of a file -> its content."
