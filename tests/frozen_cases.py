@@ -335,7 +335,11 @@ def plan_of(name):
     return {
         key: plan[key]
         for key in ("goal", "needed", "at_pilot", "table", "units", "enough", "scale")
-    } | {"decided": plan["decided"] is not None, "code": code}
+    } | {
+        # a loss perhaps within the margin was not said to be decided
+        "decided": plan["decided"] is not None and "perhaps" not in plan["decided"],
+        "code": code,
+    }
 
 
 # --- adapters: report.json of today -> what is frozen ---------------------------------------------------------------------------------

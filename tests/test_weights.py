@@ -602,7 +602,7 @@ def test_scoring_on_a_gpu_buys_less_comparing(monkeypatch):
     both = [find_checkpoint(BASE)] * 2
     assert arms_page.reason_to_leave_out(Scoring(device="cpu"), both) == ""
     monkeypatch.setattr(arms_page, "as_device", lambda device: torch.device("cuda"))
-    assert "tenth of the scoring" in arms_page.reason_to_leave_out(Scoring(device="cpu"), both)
+    assert "were not compared" in arms_page.reason_to_leave_out(Scoring(device="cpu"), both)
 
 
 # --- what is looked at only as far as it decides -------------------------------------------------------------------------------------
