@@ -169,6 +169,10 @@ def test_the_tiers_are_named_where_their_key_is_explained():
         assert f"{tier.name} {tier.preview + tier.final}" in said
     limits = ", ".join(f"{tier.limit:g}" for tier in reversed(TIERS.values()))
     assert f"the limit of their gate ({limits})" in said
+    fewest = TIERS["balanced"].preview + TIERS["balanced"].final
+    assert f"refuse fewer than {fewest} windows" in " ".join(
+        shell("compare", "--help-all")[1].split()
+    )
 
 
 def test_a_question_that_is_too_long_is_refused_before_a_text_is_scored(

@@ -15,6 +15,7 @@ from studies import STUDIES, losses, marks
 import invar_nb
 from invar_nb.arms.arm import Scores
 from invar_nb.arms.pair import pair
+from invar_nb.arms.predictions import Predictions
 from invar_nb.comparison.study import compare, study
 from invar_nb.files.losses import (
     losses_bytes,
@@ -816,6 +817,28 @@ def test_a_report_verifies_in_whatever_order_scores_and_columns_were_named(tmp_p
     ]
     folder = compare(pair(*arms)).report().save(tmp_path / "r")
     assert verify(folder / "report.json")
+
+
+def test_a_report_of_answers_verifies_in_whatever_order_columns_were_named(tmp_path):
+    rng = np.random.default_rng(0)
+    arms = [
+        Predictions(
+            ids=[f"e{i}" for i in range(80)],
+            label=["yes", "no"] * 40,
+            prediction=[str(word) for word in rng.choice(["yes", "no"], 80)],
+            slices={"zone": ["a", "b"] * 40, "author": ["x", "y", "y", "z"] * 20},
+        )
+        for _ in range(2)
+    ]
+    folder = compare(pair(*arms)).report().save(tmp_path / "r")
+    assert verify(folder / "report.json")
+
+
+def test_a_score_has_a_name_of_text():
+    "Names of scores are in order, so a number among them is one as text."
+    ids, values = ["a", "b"], [0.5, 0.25]
+    arm = Scores(ids=ids, values=values, score="f1", others={"z": values, 2: values})
+    assert [*arm.others] == ["2", "z"]
 
 
 def test_a_report_of_runs_verifies_whatever_its_arms_are_called(tmp_path):

@@ -375,10 +375,10 @@ def numbers_to(largest: float, minimum: float | None = None) -> Callable:
 def _numbers_of_each(columns: Mapping, where: str, name: str, n: int) -> dict[str, np.ndarray]:
     "Check further scores: name -> one number for each item."
     check = numbers_to(1e150)
-    checked = {
-        column: check(values, where, f"score {column!r}", n)
-        for column, values in columns.items()
-    }
+    checked = {}
+    for column, values in columns.items():
+        key = as_name(column, "a score", where, "others")
+        checked[key] = check(values, where, f"score {key!r}", n)
     return in_order_of_names(checked)
 
 

@@ -24,6 +24,7 @@ from invar_nb.arms.arm import (
     as_text,
     columns_given,
     first_repeat,
+    in_order_of_names,
     is_missing,
     listed,
     natural_order,
@@ -371,7 +372,7 @@ def _slice_columns(rows: _Rows, slices: object) -> dict[str, tuple]:
     for name, values in slices.items():
         texts = _slice_texts(rows, values, f"slice {name!r}")
         columns[slice_name(name, rows.where)] = texts
-    return columns
+    return in_order_of_names(columns)
 
 # %% ../../nbs/arms/03_predictions.ipynb #k0000015
 # an example with an ambiguous truth: it counts as one more class, or does not count

@@ -424,14 +424,14 @@ def _slices(
     where: str,
     asked: Collection[str] = (),  # columns that slice although they have many values
 ) -> _Slicing:
-    """Decide for each further column whether it slices the examples, the language first.
+    """Decide for each further column whether it slices the examples.
 
     A column that the caller named must be one that can; the others are ignored, with a reason.
     """
     names = [name for name in columns if name not in COLUMNS and not name.startswith("p:")]
     chosen = _as_chosen(requested, names, where)
     slicing = _Slicing({}, {})
-    for name in sorted(names, key=lambda name: (name != "language", name)):
+    for name in names:
         column = _as_slice(name, columns[name], label, chosen, asked)
         if column.reason is None:
             slicing.slices[name] = column.values

@@ -9,14 +9,14 @@ __all__ = ['EXIT_FIRST', 'MOST_NAMED', 'LOSSES', 'METHODS', 'NOISY_SETTINGS', 'E
            'unit_nouns', 'is_dominated', 'family_sentences', 'level_sentence', 'no_spread_sentence', 'margins_sentence',
            'lacks_margin', 'no_margin_sentence', 'perhaps_within_sentence', 'is_perhaps_within', 'is_loss',
            'has_own_margin', 'of_mean_sentences', 'nats_sentence', 'pairing_sentence', 'levels_rest_line',
-           'cut_off_sentence', 'rests_sentences', 'rests_line', 'ignored_line', 'dof_of', 'discordance_of', 'Churn',
-           'churn_of', 'chance_to_find', 'smallest_found', 'bears_claim', 'has_known_rates', 'rate_text', 'Laws',
-           'laws_of', 'rates_of_one', 'rates_of_several', 'rule_clause', 'may_err', 'rule_line', 'unmeasured_line',
-           'kernels_sentence', 'own_metrics', 'blind_line', 'found_sentence', 'settings_text', 'noise_lines',
-           'weights_lines', 'looks_line', 'exit_needs_words', 'exit_note', 'first_failed', 'deciding_gates',
-           'gate_line', 'required_lines', 'passages_of', 'passage_lines', 'Note', 'next_note', 'next_line',
-           'accept_sentence', 'exit_is_told', 'fact_lines', 'setting_details', 'leading_family', 'families_text',
-           'ranking_lines']
+           'lower_perplexity_sentence', 'rests_sentences', 'rests_line', 'ignored_line', 'dof_of', 'discordance_of',
+           'Churn', 'churn_of', 'chance_to_find', 'smallest_found', 'bears_claim', 'has_known_rates', 'rate_text',
+           'Laws', 'laws_of', 'rates_of_one', 'rates_of_several', 'rule_clause', 'may_err', 'rule_line',
+           'unmeasured_line', 'kernels_sentence', 'own_metrics', 'blind_line', 'found_sentence', 'settings_text',
+           'noise_lines', 'weights_lines', 'looks_line', 'exit_needs_words', 'exit_note', 'first_failed',
+           'deciding_gates', 'gate_line', 'required_lines', 'passages_of', 'passage_lines', 'Note', 'next_note',
+           'next_line', 'accept_sentence', 'exit_is_told', 'fact_lines', 'setting_details', 'leading_family',
+           'families_text', 'ranking_lines']
 
 # %% ../../nbs/report/08_wording.ipynb #wrd02
 import re
@@ -442,7 +442,7 @@ def levels_rest_line(document: Document) -> str:
     return " ".join(sentences)
 
 
-def cut_off_sentence(document: Document) -> str:
+def lower_perplexity_sentence(document: Document) -> str:
     "Why the perplexities of logits files differ from those of logs; '' where none is cut."
     most = max(map(tokens_at_cut_off, document.arms.values()), default=0)
     if not most:
@@ -469,7 +469,7 @@ def rests_sentences(
     elif len(leads) > 1 and not document.looks:
         yield from family_sentences(leads)
         yield perhaps_within_sentence(document, leads)
-    yield cut_off_sentence(document)
+    yield lower_perplexity_sentence(document)
     yield level_sentence(document)
     yield no_spread_sentence(document, shown)
     yield margins_sentence(leads)
