@@ -924,12 +924,12 @@ def test_a_reason_names_a_candidate_on_a_text_as_one_thing(docs):
         for part in ("law", "sci")
     ]
     for more, said in (
-        ({"deciding": ["sci"]}, "perplexity regressed for q2 on sci; q4 on sci."),
+        ({"deciding": ["sci"]}, "perplexity regressed for q2 on sci, q4 on sci."),
         ({"accepted": known}, "perplexity regressed for q2 on law, accepted up to 50 %"),
     ):
         assert report_of(study(arms, Rules(**more))).exit.because.startswith(said), more
     one = {key: arm for key, arm in arms.items() if key[0] != "q2"}
-    assert report_of(study(one)).exit.because.startswith("perplexity regressed on law; sci")
+    assert report_of(study(one)).exit.because.startswith("perplexity regressed on law, sci")
 
 
 def test_slices_go_with_their_metric_and_other_metrics_do_not(docs, shell):

@@ -14,6 +14,7 @@ import time
 from importlib import metadata
 from pathlib import Path
 
+import numpy as np
 import pytest
 from commands import main, with_study
 from scipy import stats
@@ -100,6 +101,33 @@ def test_an_interrupt_before_a_command_or_after_it_is_one_line(monkeypatch, caps
         cli.main(["help"]) == 130
         and capsys.readouterr().err == "invar-nb: interrupted; run again to resume.\n"
     )
+
+
+def test_a_ranking_says_what_stops_and_answers_lead_to_their_examples(tmp_path, monkeypatch):
+    "The exit line was missing where several candidates decide; thirty names filled the screen."
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(4)
+    base = rng.normal(3, 0.5, 60)
+    for k in range(11):
+        rows = [
+            {"window_id": f"w{i}", "n_tokens": 100, "loss": x + 0.05 * k + rng.normal(0, 0.01)}
+            for i, x in enumerate(base)
+        ]
+        Path(f"m{k}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    all_of_them = [f"m{k}.jsonl" for k in range(11)]
+    code, out, err = shell("compare", *all_of_them, "--out", "r")
+    assert code == 1 and "m0.jsonl and 10 candidates\n" in err
+    assert out.count("Exit code 1: perplexity regressed on m1, ") == 1
+    code, out, err = shell("compare", "m0.jsonl", "m10.jsonl", "--out", "r1")
+    assert code == 1 and "Exit code" not in out  # the first line says it
+
+    for name, right in ("old", 80), ("new", 60):
+        rows = [f"e{i},yes,{'yes' if (i * 7) % 100 < right else 'no'}\n" for i in range(100)]
+        Path(f"{name}.csv").write_text("id,label,prediction\n" + "".join(rows))
+    out = shell("compare", "old.csv", "new.csv", "--out", "my answers")[1]
+    assert out.endswith("Examples lost and won: invar-nb export 'my answers' --examples\n")
+    assert len(shell("export", "my answers", "--examples")[1].splitlines()) == 21
+    assert "lost and won" not in shell("compare", "old.csv", "old.csv", "--out", "same")[1]
 
 
 def test_several_tables_of_runs_are_one_report(files):

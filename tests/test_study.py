@@ -61,6 +61,7 @@ from invar_nb import (
     write_losses,
 )
 from invar_nb.comparison.claim import as_margin
+from invar_nb.comparison.claim_words import rationale
 from invar_nb.comparison.difference import Settings, change_text, measure
 from invar_nb.comparison.units import choose_units
 from invar_nb.foundations.refuse import ContractError, PairingError, nearest
@@ -281,6 +282,25 @@ def test_no_row_has_the_harsher_word_whose_own_interval_lies_inside_the_margin(
     ) and repr(row).startswith(
         f"Row({row.key.candidate}, {word.removesuffix(' margin')} 2 %: "
     )
+
+
+def test_a_row_that_loses_not_worse_by_its_family_is_marked(tmp_path):
+    made = study(quants(np.full(12, -0.012), spread=0.15))
+    row = next(
+        row
+        for row in made.leading
+        if row.value.worse.high < row.margin and row.word == "inconclusive"
+    )
+    assert row.alone == "not worse" and row.adjusted["not_worse"] > 0.05
+    reason = (
+        "the interval alone would say not worse, but adjusted for all rows judged together "
+        f"p = {row.p_alone:.2g}"
+    )
+    assert reason in rationale(row.value, row.claim, row.margin, row.alone, row.p_alone)
+    markdown = made.report().to_markdown()
+    assert markdown.count("inconclusive\\*") == 1
+    assert "the interval alone would claim more" in markdown
+    assert verify(made.report().save(tmp_path / "r"))
 
 
 def test_worse_within_the_margin_is_red_only_where_equivalence_is_required(tmp_path):

@@ -133,13 +133,24 @@ class Row(OfValue):
         if not self.p:
             return None
         by_interval = claim_alone(self.value, self.margin)
-        in_family = claim_within(self.value, self.adjusted, self.margin)
-        return None if in_family == by_interval else by_interval
+        if by_interval != claim_within(self.value, self.adjusted, self.margin):
+            return by_interval
+        if by_interval == "inconclusive" and self._loses_not_worse:
+            return "not worse"
+        return None
+
+    @property
+    def _loses_not_worse(self) -> bool:
+        "Whether the interval alone rules out a loss of the margin, and the family does not."
+        d = self.value
+        is_ruled_out = d.enough and not d.metric.by_test and d.worse.high < self.margin
+        return is_ruled_out and not self.shows("not_worse")
 
     @property
     def p_alone(self) -> float | None:
         "The adjusted p-value of the claim by its interval alone."
-        return self.adjusted.get("equivalent" if self.alone == "equivalent" else "change")
+        question = {"equivalent": "equivalent", "not worse": "not_worse"}
+        return self.adjusted.get(question.get(self.alone, "change"))
 
     @property
     def blind_spot(self) -> BlindSpot | None:

@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['NUMBER', 'WIDTH', 'LEAST_NAME', 'LEAST_NOTE', 'MOST_BYTES', 'BADGE', 'TONES', 'MOST_ROWS', 'padded', 'align',
            'TextColumn', 'change_texts', 'cell_texts', 'text_columns', 'room_for_names', 'fitting_columns',
-           'wrapped_notes', 'line_of', 'has_content', 'text_table', 'wrapped', 'closing_lines', 'summary', 'cut',
-           'exit_lines', 'summary_paragraphs', 'summary_markdown', 'badge_message', 'badge_colour', 'badge',
-           'result_picture', 'result_html']
+           'wrapped_notes', 'line_of', 'has_content', 'text_table', 'wrapped', 'closing_lines', 'says_exit_last',
+           'summary', 'cut', 'exit_lines', 'summary_paragraphs', 'summary_markdown', 'badge_message', 'badge_colour',
+           'badge', 'result_picture', 'result_html']
 
 # %% ../../nbs/report/11_answer.ipynb #ans02
 import re
@@ -42,6 +42,7 @@ from invar_nb.report.tables import (
 from invar_nb.report.wording import (
     accept_sentence,
     blind_line,
+    deciding_candidates,
     exit_is_told,
     exit_sentence,
     gate_line,
@@ -228,7 +229,18 @@ def closing_lines(document: Document, *, in_shell: bool) -> list[str]:
         blind_line(document),
         next_line(document, in_shell=in_shell),
     ]
+    if in_shell and says_exit_last(document):
+        lines.append(exit_sentence(document))
     return [*filter(None, lines)]
+
+
+def says_exit_last(document: Document) -> bool:
+    """Whether the exit code is told below the notes: of several candidates that decide.
+
+    The headline counts their claims; which of them stop a pipeline does not follow from that.
+    """
+    is_told = not document.exit.code or exit_is_told(document)
+    return not is_told and len(deciding_candidates(document)) > 1
 
 
 def summary(
@@ -237,7 +249,7 @@ def summary(
     *,
     in_shell: bool = True,  # name the options of the command
 ) -> str:
-    "The answer as text: a sentence, a table and at most four lines."
+    "The answer as text: a sentence, a table and at most five lines."
 
     def fold(line: str) -> str:
         text = visible(line)

@@ -174,7 +174,8 @@ class RowSection(Section):
     adjusted: QuestionsSection  # p-values adjusted for the rows that are judged with it
     floor: float | None  # numerical noise, in the unit of delta
     claim: Claim | None
-    alone: Claim | None  # the claim of its interval, where the adjusted p-values forbid it
+    # the claim of its interval, where the adjusted p-values forbid it
+    alone: Claim | Literal["not worse"] | None
     blind_spot: BlindSpotSection | None
     pooled: PooledSection | None  # of a pooled row
     dropped: list[int]  # of runs: seeds of which a run failed

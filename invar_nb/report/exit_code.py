@@ -293,8 +293,8 @@ def distinct_name(study: Study, row: Row) -> str:
 
 
 def distinct_names(study: Study, rows: Sequence[Row], most: int) -> str:
-    "The names of the first `most` rows, and how many more there are: 'law; code and 2 more'."
-    names = "; ".join(filter(None, (distinct_name(study, row) for row in rows[:most])))
+    "The names of the first `most` rows, and how many more there are: 'law, code and 2 more'."
+    names = ", ".join(filter(None, (distinct_name(study, row) for row in rows[:most])))
     if len(rows) > most:
         names += f" and {len(rows) - most} more"
     return names

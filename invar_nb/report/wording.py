@@ -10,13 +10,13 @@ __all__ = ['EXIT_FIRST', 'MOST_NAMED', 'LOSSES', 'METHODS', 'NOISY_SETTINGS', 'E
            'lacks_margin', 'no_margin_sentence', 'perhaps_within_sentence', 'is_perhaps_within', 'is_loss',
            'has_own_margin', 'of_mean_sentences', 'nats_sentence', 'pairing_sentence', 'levels_rest_line',
            'lower_perplexity_sentence', 'rests_sentences', 'rests_line', 'ignored_line', 'dof_of', 'discordance_of',
-           'Churn', 'churn_of', 'chance_to_find', 'smallest_found', 'bears_claim', 'has_known_rates', 'rate_text',
-           'Laws', 'laws_of', 'rates_of_one', 'rates_of_several', 'rule_clause', 'may_err', 'rule_line',
+           'Churn', 'churn_of', 'has_churn', 'chance_to_find', 'smallest_found', 'bears_claim', 'has_known_rates',
+           'rate_text', 'Laws', 'laws_of', 'rates_of_one', 'rates_of_several', 'rule_clause', 'may_err', 'rule_line',
            'unmeasured_line', 'kernels_sentence', 'own_metrics', 'blind_line', 'found_sentence', 'settings_text',
            'noise_lines', 'weights_lines', 'looks_line', 'exit_needs_words', 'exit_note', 'first_failed',
-           'deciding_gates', 'gate_line', 'required_lines', 'passages_of', 'passage_lines', 'Note', 'next_note',
-           'next_line', 'accept_sentence', 'exit_is_told', 'fact_lines', 'setting_details', 'leading_family',
-           'families_text', 'ranking_lines']
+           'deciding_gates', 'gate_line', 'deciding_candidates', 'required_lines', 'passages_of', 'passage_lines',
+           'Note', 'next_note', 'next_line', 'accept_sentence', 'exit_is_told', 'fact_lines', 'setting_details',
+           'leading_family', 'families_text', 'ranking_lines']
 
 # %% ../../nbs/report/08_wording.ipynb #wrd02
 import re
@@ -535,6 +535,12 @@ def churn_of(value: ChangeSection) -> Churn | None:
     return Churn(lost=(n_changed - n_more_right) // 2, won=(n_changed + n_more_right) // 2)
 
 
+def has_churn(document: Document) -> bool:
+    "Whether an example of some candidate was lost or won."
+    churns = [churn_of(row.value) for row in document.of_role("lead", "rest")]
+    return any(churn.lost or churn.won for churn in churns if churn)
+
+
 def chance_to_find(value: ChangeSection, margin: float) -> float:
     """The power of a repetition: the chance that it finds a loss as large as the margin.
 
@@ -884,7 +890,7 @@ def first_failed(document: Document) -> GateSection | RequiredSection | None:
 
 def deciding_gates(document: Document) -> list[GateSection]:
     "The gates of the candidates that decide."
-    candidates = _deciding_candidates(document)
+    candidates = deciding_candidates(document)
     return [pair.gate for pair in document.pairs if pair.gate and pair.candidate in candidates]
 
 
@@ -903,7 +909,7 @@ def gate_line(document: Document) -> str:
     return f"{n_passed} of {len(gates)} gates passed: {nearest.because}"
 
 
-def _deciding_candidates(document: Document) -> set[str]:
+def deciding_candidates(document: Document) -> set[str]:
     "Candidates with a leading row that the rule `deciding` names; all, where it names none."
     candidates = set()
     for row in document.leads:
