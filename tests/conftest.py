@@ -13,6 +13,7 @@ import pytest
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 WANTED = os.environ.get("INVAR_NB_TORCH", "yes" if HAS_TORCH else "no")
+needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="needs torch")
 
 
 def pytest_configure(config):

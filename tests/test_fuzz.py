@@ -1,7 +1,6 @@
 """Damaged inputs of every reader: taken, or refused in one line; never a crash, never a long wait. 3,000 cases here, 100,000 in the slow suite."""
 
 import contextlib
-import importlib.util
 import resource
 import shutil
 import time
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import fuzz
 import pytest
+from conftest import HAS_TORCH
 from frozen_inputs import write_inputs
 
 import invar_nb
@@ -33,7 +33,6 @@ from invar_nb.readers.recognise import read_arms
 from invar_nb.shell.study_file import read_study
 
 MODEL = Path(invar_nb.__file__).parent / "demo_models" / "base"
-HAS_TORCH = importlib.util.find_spec("torch") is not None
 LONGEST = 10  # seconds of one case
 
 

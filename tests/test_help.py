@@ -1,6 +1,5 @@
 """What people type first: the help is short, its examples run, and one refusal names all that is missing."""
 
-import importlib.util
 import json
 import os
 import re
@@ -12,13 +11,13 @@ import sys
 import pytest
 import typer
 from commands import shell
+from conftest import HAS_TORCH, needs_torch
 
 import invar_nb
 from invar_nb import page_data
 from invar_nb.shell.cli import app
 
 MODELS = os.path.join(os.path.dirname(invar_nb.__file__), "demo_models")
-HAS_TORCH = importlib.util.find_spec("torch") is not None
 COMMANDS = typer.main.get_command(app).commands
 EXAMPLES = [(name, line) for name, command in COMMANDS.items() for line in command.examples]
 WRITES = ("compare", "evaluate", "demo", "plan")  # without --out into a folder of a fixed name
@@ -28,7 +27,7 @@ def marked(line):
     "The line as a parameter of a test: skipped without PyTorch, or among the slow ones."
     marks = []
     if "models/" in line or line.startswith(("invar-nb demo", "invar-nb merge")):
-        marks.append(pytest.mark.skipif(not HAS_TORCH, reason="needs torch"))
+        marks.append(needs_torch)
     if line.startswith("invar-nb demo"):
         marks.append(pytest.mark.slow)
     return pytest.param(line, marks=marks)

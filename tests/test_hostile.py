@@ -18,6 +18,7 @@ import zlib
 import numpy as np
 import pytest
 from commands import shell
+from conftest import needs_torch
 from frozen_inputs import DATA
 from studies import STUDIES
 
@@ -33,9 +34,6 @@ from invar_nb.shell import terminal, work
 from invar_nb.statistics.totals import UnitTotals
 
 MODELS = os.path.join(os.path.dirname(invar_nb.__file__), "demo_models")
-needs_torch = pytest.mark.skipif(
-    importlib.util.find_spec("torch") is None, reason="needs torch"
-)
 
 
 def write_answers(path, wrong, **more):

@@ -3,12 +3,12 @@
 `python tests/test_options.py` prints it for the change log. An option that changes its name keeps its row; its example follows."""
 
 import csv
-import importlib.util
 import re
 import shlex
 
 import pytest
 import typer
+from conftest import HAS_TORCH, needs_torch
 from frozen_cases import answer
 from frozen_inputs import DATA, write_inputs
 
@@ -20,7 +20,6 @@ LEDGER = (
     else []
 )
 LINES = {row["example"]: int(row["exit"]) for row in LEDGER}
-HAS_TORCH = importlib.util.find_spec("torch") is not None
 WRITES = {
     "compare": "r",
     "evaluate": "r",
@@ -133,7 +132,7 @@ def marked(line):
     "What needs a model needs PyTorch, and takes long where two models are scored."
     marks = []
     if "models/" in line or line.startswith(("demo", "merge")):
-        marks.append(pytest.mark.skipif(not HAS_TORCH, reason="needs torch"))
+        marks.append(needs_torch)
     if line.startswith(("compare models", "plan models", "demo")):
         marks.append(pytest.mark.slow)
     return pytest.param(line, marks=marks)

@@ -31,7 +31,8 @@ def run_or_say(path, record_property, **kw):
         error = e
     if error:
         floor = path.parent.name if path.parent != pages.nbs else ""
-        if error.needs_torch and WANTED == "no" and floor in pages.TORCH_LAYERS:
+        may_need = floor in pages.TORCH_LAYERS or ids(path) in pages.TORCH_PAGES
+        if error.needs_torch and WANTED == "no" and may_need:
             pytest.skip(f"needs torch: {ids(path)}")
         pytest.fail(str(error), pytrace=False)
     record_property(

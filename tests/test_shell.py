@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import main, with_study
+from conftest import needs_torch
 from scipy import stats
 from studies import losses
 
@@ -104,7 +105,7 @@ def test_an_interrupt_before_a_command_or_after_it_is_one_line(monkeypatch, caps
 
 
 def test_a_ranking_says_what_stops_and_answers_lead_to_their_examples(tmp_path, monkeypatch):
-    "The exit line was missing where several candidates decide; thirty names filled the screen."
+    "The exit line was missing where several decide, and thirty names filled the screen."
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(4)
     base = rng.normal(3, 0.5, 60)
@@ -821,6 +822,7 @@ def test_evaluate_takes_several_files_tasks_and_runs(tmp_path, monkeypatch, caps
         assert shell("verify", name, "--quiet")[0] == 0
 
 
+@needs_torch
 def test_a_log_shows_progress_and_pace_after_the_first_pass(tmp_path, monkeypatch):
     "Also for questions and for two models in one pass; a batch of eight passes took minutes."
     from functools import partial

@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 import studies
+from conftest import needs_torch
 from studies import answers, marks, translations
 from test_shell import MODELS, shell
 
@@ -638,6 +639,7 @@ def test_what_a_second_attack_found(files, monkeypatch):
             Rules(**wrong)
 
 
+@needs_torch
 def test_where_all_files_are_equally_large_the_options_for_sizes_are_written(tmp_path):
     for name in ("q4", "q8"):
         shutil.copytree(f"{MODELS}/tuned", tmp_path / name)

@@ -49,6 +49,7 @@ TORCH_LAYERS = (
     "guides",
     "",
 )  # the other layers never need torch
+TORCH_PAGES = ("files/04_gguf_header",)  # it reads what the package gguf wrote
 DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*\|[ \t]*(\w+):?[ \t]*(.*)$", re.M)
 
 

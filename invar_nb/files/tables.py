@@ -729,6 +729,8 @@ class _Floats:
 
         Numbers of single precision come back as they are printed: 0.1, not 0.10000000149.
         """
+        if isinstance(value, np.float16):  # so pyarrow before 21 gives them
+            value = float(value)
         if isinstance(value, float):
             if not math.isfinite(value):
                 self._refuse(value, row)
