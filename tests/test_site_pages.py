@@ -144,7 +144,8 @@ def test_pictures_are_said_in_words(site):
 def words_in(svg):
     "What a picture says, without spaces, which its markup may add."
     texts = re.findall(r"<text[^>]*>(.*?)</text>", svg, re.S)
-    return ["".join(re.sub(r"<[^>]*>", "", text).split()) for text in texts]
+    plain = [re.sub(r"<[^>]*>", "", text).replace("\u2212", "-") for text in texts]
+    return ["".join(text.split()) for text in plain]
 
 
 def drawings_of(cell):
@@ -407,6 +408,14 @@ def test_a_drawing_says_its_numbers_whole(said):
     assert f'<text x="1.23">{text}</text>' in drawings.inline(svg, "alt", "d1")
 
 
+def test_a_drawing_has_the_minus_of_prose():
+    svg = stored_drawing().replace("</svg>", '<text x="-1.2">one look: -1.96</text></svg>')
+    assert '<text x="-1.2">one look: \u22121.96</text>' in drawings.inline(svg, "alt", "d1")
+    svg = size_figure([("a", 4, 0.1, -0.1, 0.3, "equivalent")], margin=(-2, 2))
+    drawn = drawings.inline_of_report(svg, "alt")
+    assert ">-" not in drawn and ">\u2212" in drawn
+
+
 def test_a_number_and_its_per_cent_sign_stand_on_one_line():
     assert drawings.caption("above 2 % of `n` % `5`") == (
         "above 2\u00a0% of <code>n</code> % <code>5</code>"
@@ -449,12 +458,13 @@ def test_a_printed_text_shows_that_it_can_be_scrolled():
 def test_the_page_of_the_tutorials_lists_all_of_them():
     there = {n for n in NAMES if n.startswith("tutorials/")}
     assert {*build_site.TUTORIALS} == there and len(there) == 9
-    facts = {name: (f"Title of {name}", "Lead.") for name in NAMES}
+    facts = {name: (f"Title of {name}", "To 88 MB.") for name in NAMES}
     inside = [(name, None, None) for name in build_site.TUTORIALS[:3]]
     text = build_site.section_page("tutorials", "Tutorials", inside, facts)
     shown = text.partition("```{toctree}")[0]
     nothing([name for name in there if f"](/{name})" not in shown], "not listed")
     assert text.partition("```{toctree}")[2].count("/tutorials/") == 3
+    assert text.count("88\u00a0MB") == 9
 
 
 def test_thumbnails_stand_in_the_page_with_its_font():

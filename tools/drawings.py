@@ -55,7 +55,7 @@ def inline_of_report(svg, alt):
         f'<svg class="drawing" {box[0]} role="img" '
         f'aria-label="{html.escape(alt)}" style="{size};font-size:13px;{colours}">'
     )
-    inside = svg[svg.index(">") + 1 :]
+    inside = _with_minus(svg[svg.index(">") + 1 :])
     return head + re.sub(r"<title>.*?</title>", "", inside, count=1, flags=re.S)
 
 
@@ -73,6 +73,11 @@ def _with_short_coordinates(tag):
     return re.sub(r"(\.\d\d)\d+", r"\1", tag[0])
 
 
+def _with_minus(svg):
+    "The drawing with its numbers written as those of prose."
+    return re.sub(r"(?<=>)[^<>]+(?=<)", lambda words: joined(words[0]), svg)
+
+
 def inline(svg, alt, mark):
     """The SVG as an element of a page.
 
@@ -87,7 +92,7 @@ def inline(svg, alt, mark):
     for colour, ours in COLOURS.items():
         inside = re.sub(colour, ours, inside, flags=re.I)
     inside = SHORTHAND.sub(r"\1 var(--font-stack)", FAMILIES.sub("", inside))
-    inside = TAG.sub(_with_short_coordinates, inside)
+    inside = _with_minus(TAG.sub(_with_short_coordinates, inside))
     inside = re.sub(r"<g>\s*</g>|<defs>\s*</defs>", "", unique_ids(inside, mark))
     inside = re.sub(r"\s*\n\s*", " ", inside).replace("> <", "><").strip()
     return (
