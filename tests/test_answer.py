@@ -26,7 +26,7 @@ from invar_nb import (
 )
 from invar_nb.report.answer import WIDTH, text_table
 from invar_nb.report.report import render, report_of
-from invar_nb.report.shown import ShownChange, shown_change, shown_levels
+from invar_nb.report.shown import ShownChange, shown_change, shown_levels, two_digits
 from invar_nb.report.tables import Column, Line, Table, answer_columns, answer_table
 from invar_nb.report.wording import smallest_found
 from invar_nb.runs.evaluator import RunsArm
@@ -735,6 +735,16 @@ def test_a_copy_that_breaks_a_limit_is_not_recommended():
     assert smallest() == "q3"  # no limit was set
     assert smallest(kl_divergence=kl / 10) is None
     assert smallest(kl_divergence=kl * 10) == "q3"
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0.0503, "0.050"), (0.066, "0.066"), (4, "4.0"), (13.3, "13"), (0.0996, "0.10")]
+    + [(99.4, "99"), (99.6, "100"), (140.2, "140"), (0, "0"), (2e-5, "2.0e-05")],
+)
+def test_numbers_of_one_column_have_equally_many_digits(number, text):
+    "KL said 0.05 beside 0.066, and flips of all tokens 1e+02."
+    assert two_digits(number) == text
 
 
 def test_a_divergence_is_a_row_or_a_column_of_the_answer():

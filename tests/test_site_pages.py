@@ -29,6 +29,7 @@ from docutils.utils import new_document
 from filelock import FileLock
 from test_house import foreign, nothing
 
+from invar_nb.foundations.interval import BETTER, WORSE
 from invar_nb.foundations.page_style import PALETTE
 from invar_nb.report.figures import COLOURS, size_figure
 
@@ -143,7 +144,8 @@ def test_pictures_are_said_in_words(site):
 def words_in(svg):
     "What a picture says, without spaces, which its markup may add."
     texts = re.findall(r"<text[^>]*>(.*?)</text>", svg, re.S)
-    return ["".join(re.sub(r"<[^>]*>", "", text).split()) for text in texts]
+    plain = [re.sub(r"<[^>]*>", "", text).replace("\u2212", "-") for text in texts]
+    return ["".join(text.split()) for text in plain]
 
 
 def drawings_of(cell):
@@ -288,9 +290,13 @@ def test_home_asks_and_answers(site):
     text = site.html["index.html"]
     ways = re.search(r'<div class="ways">.*?</div>', text, re.S)[0]
     asked = re.search(r'<ul class="asked">.*?</ul>', text, re.S)[0]
-    assert ways.count("<a ") == 3 and asked.count("<li><a ") == asked.count("<a ") == 12
-    links = re.findall(r'href="([^"]+)"', ways + asked)
-    nothing([link for link in links if link not in site.html], "leads nowhere")
+    teachers = re.search(r'<p class="teachers">.*?</p>', text, re.S)[0]
+    assert ways.count("<a ") == 3 and asked.count("<li><a ") == asked.count("<a ") == 14
+    links = re.findall(r'href="([^"#]+)#?([^"]*)"', ways + teachers + asked)
+    gone = [
+        page for page, at in links if f'id="{at}"' not in f'id=""{site.html.get(page, "")}'
+    ]
+    nothing([*gone, *(page for page, _ in links if page not in site.html)], "leads nowhere")
     assert text.count('<svg class="hero') == 0 and text.count("<img ") == 1
 
 
@@ -402,10 +408,75 @@ def test_a_drawing_says_its_numbers_whole(said):
     assert f'<text x="1.23">{text}</text>' in drawings.inline(svg, "alt", "d1")
 
 
+def test_a_drawing_has_the_minus_of_prose():
+    svg = stored_drawing().replace("</svg>", '<text x="-1.2">one look: -1.96</text></svg>')
+    assert '<text x="-1.2">one look: \u22121.96</text>' in drawings.inline(svg, "alt", "d1")
+    svg = size_figure([("a", 4, 0.1, -0.1, 0.3, "equivalent")], margin=(-2, 2))
+    drawn = drawings.inline_of_report(svg, "alt")
+    assert ">-" not in drawn and ">\u2212" in drawn
+
+
 def test_a_number_and_its_per_cent_sign_stand_on_one_line():
     assert drawings.caption("above 2 % of `n` % `5`") == (
         "above 2\u00a0% of <code>n</code> % <code>5</code>"
     )
+
+
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        ("from 145 MB down to 88 MB", "from 145\u00a0MB down to 88\u00a0MB"),
+        ("0.7 nats, 6.2 bits, 2 points", "0.7\u00a0nats, 6.2\u00a0bits, 2\u00a0points"),
+        ("in 12 s or 8 GiB", "in 12\u00a0s or 8\u00a0GiB"),
+        ("8 steps, 3 pointers", "8 steps, 3 pointers"),
+        ("is -0.4 % to -.1", "is \u22120.4\u00a0% to \u2212.1"),
+        ("(-0.2, -1/600), -0.0018", "(\u22120.2, \u22121/600), \u22120.0018"),
+        ("0 - 0.09 + 0.25", "0 \u2212 0.09 + 0.25"),
+        ("GPT-2, 2026-11-30, 1-2, 10.1-3", "GPT-2, 2026-11-30, 1-2, 10.1-3"),
+        (
+            "`-1` $x^{-1}$ [a](b/-2.html) <a href='-3'>",
+            "`-1` $x^{-1}$ [a](b/-2.html) <a href='-3'>",
+        ),
+        ("- 5 of 7\n- 1 of 2", "- 5 of 7\n- 1 of 2"),
+        ("| -- | -0.5 |", "| -- | \u22120.5 |"),
+    ],
+)
+def test_numbers_in_prose_have_a_minus_and_keep_their_units(typed, shown):
+    "A hyphen stood before numbers, and 88 MB was broken between two lines."
+    assert drawings.joined(typed) == shown
+
+
+def test_a_printed_text_shows_that_it_can_be_scrolled():
+    "On a telephone the column with the claim was cut off without a sign of it."
+    css = (ROOT / "tools/site/site.css").read_text("utf-8")
+    rules = dict(re.findall(r"^([^{}@]*?) ?\{ (.*) \}", css, re.M))
+    for box in ("div.cell div.cell_output pre", ".table-wrapper"):
+        cue = next(rule for names, rule in rules.items() if box in names and "--edge" in rule)
+        assert "local" in cue and "scroll" in cue and "overflow-x: auto" in cue
+
+
+def test_the_page_of_the_tutorials_lists_all_of_them():
+    there = {n for n in NAMES if n.startswith("tutorials/")}
+    assert {*build_site.TUTORIALS} == there and len(there) == 9
+    facts = {name: (f"Title of {name}", "To 88 MB.") for name in NAMES}
+    inside = [(name, None, None) for name in build_site.TUTORIALS[:3]]
+    text = build_site.section_page("tutorials", "Tutorials", inside, facts)
+    shown = text.partition("```{toctree}")[0]
+    nothing([name for name in there if f"](/{name})" not in shown], "not listed")
+    assert text.partition("```{toctree}")[2].count("/tutorials/") == 3
+    assert text.count("88\u00a0MB") == 9
+
+
+def test_thumbnails_stand_in_the_page_with_its_font():
+    picture = (
+        '<svg xmlns="x" viewBox="0 0 2 1" font-family="Arial" fill="#737f87"><title>A</title>'
+        '<text>A</text><path id="p"/><use xlink:href="#p" stroke="#b34e15"/></svg>'
+    )
+    drawn = drawings.thumbnail(picture, "Two bars", "g1")
+    assert drawn.startswith('<svg class="thumbnail" viewBox="0 0 2 1"')
+    assert 'aria-label="Two bars"' in drawn and "<title" not in drawn
+    assert "font-family" not in drawn and "var(--draw-orange)" in drawn
+    assert 'id="g1-p"' in drawn and 'href="#g1-p"' in drawn
 
 
 def test_a_picture_of_a_report_takes_colours_and_font_of_its_page():
@@ -424,6 +495,18 @@ def test_a_picture_of_a_report_takes_colours_and_font_of_its_page():
 
 def test_every_colour_of_reports_follows_the_theme():
     assert {*COLOURS} <= {*drawings.NAMES_OF_REPORTS}
+
+
+def test_one_palette_for_pages_plots_and_reports():
+    "Orange was a loss everywhere, but a gain blue in reports and teal in guides."
+    assert PALETTE["orange"] == WORSE and PALETTE["teal"] == BETTER
+    assert WORSE in COLOURS["worse"] and BETTER in COLOURS["better"]
+    style = (ROOT / "invar_nb/report/templates/colours.css").read_text("utf-8")
+    light, dark = style.splitlines()[:2]
+    for name, colour in (("worse", "orange"), ("better", "teal")):
+        assert f"--{name}:{build_site.light[f'draw-{colour}']}" in light
+        assert f"--{name}:{build_site.dark[f'draw-{colour}']}" in dark
+        assert drawings.NAMES_OF_REPORTS[name] == f"var(--draw-{colour})"
 
 
 def test_ids_of_drawings_are_their_own():

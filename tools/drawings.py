@@ -11,6 +11,7 @@ from invar_nb.foundations.page_style import PALETTE
 COLOURS = {
     "#000000": "currentColor",
     "#ffffff": "var(--color-background-primary)",
+    "#999999": "var(--draw-grey)",  # a diagonal
     **{colour: f"var(--draw-{name})" for name, colour in PALETTE.items()},
 }
 PAPER = re.compile(r'<path d="[^"]*"\s+style="fill: #ffffff"/>')  # of figure and axes
@@ -19,6 +20,7 @@ SHORTHAND = re.compile(r"(\bfont: [^;\"]*?\d(?:\.\d+)?px) [^;\"]*")  # of a form
 REFERENCE = re.compile(r'(url\(#|\bhref="#)([^)"]+)')
 TAG = re.compile(r"<[^>]*>")  # what is between tags is what the picture says
 POINT = 96 / 72  # pixels of a point
+NO_PROSE = re.compile(r"(`[^`]*`|\$\$.*?\$\$|\$[^$\n]+\$|\]\([^)]*\)|<[^>]*>)", re.S)
 # What the pictures of reports call their colours -> what these are on the site.
 NAMES_OF_REPORTS = {
     "ink": "currentColor",
@@ -26,8 +28,8 @@ NAMES_OF_REPORTS = {
     "rule": "var(--color-background-border)",
     "paper": "var(--color-background-primary)",
     "worse": "var(--draw-orange)",
-    "better": "var(--draw-blue)",
-    "band": "color-mix(in srgb, var(--draw-blue) 14%, transparent)",
+    "better": "var(--draw-teal)",
+    "band": "color-mix(in srgb, var(--draw-teal) 14%, transparent)",
 }
 
 
@@ -53,7 +55,7 @@ def inline_of_report(svg, alt):
         f'<svg class="drawing" {box[0]} role="img" '
         f'aria-label="{html.escape(alt)}" style="{size};font-size:13px;{colours}">'
     )
-    inside = svg[svg.index(">") + 1 :]
+    inside = _with_minus(svg[svg.index(">") + 1 :])
     return head + re.sub(r"<title>.*?</title>", "", inside, count=1, flags=re.S)
 
 
@@ -71,6 +73,11 @@ def _with_short_coordinates(tag):
     return re.sub(r"(\.\d\d)\d+", r"\1", tag[0])
 
 
+def _with_minus(svg):
+    "The drawing with its numbers written as those of prose."
+    return re.sub(r"(?<=>)[^<>]+(?=<)", lambda words: joined(words[0]), svg)
+
+
 def inline(svg, alt, mark):
     """The SVG as an element of a page.
 
@@ -85,7 +92,7 @@ def inline(svg, alt, mark):
     for colour, ours in COLOURS.items():
         inside = re.sub(colour, ours, inside, flags=re.I)
     inside = SHORTHAND.sub(r"\1 var(--font-stack)", FAMILIES.sub("", inside))
-    inside = TAG.sub(_with_short_coordinates, inside)
+    inside = _with_minus(TAG.sub(_with_short_coordinates, inside))
     inside = re.sub(r"<g>\s*</g>|<defs>\s*</defs>", "", unique_ids(inside, mark))
     inside = re.sub(r"\s*\n\s*", " ", inside).replace("> <", "><").strip()
     return (
@@ -94,9 +101,34 @@ def inline(svg, alt, mark):
     )
 
 
+def thumbnail(svg, alt, mark):
+    "A small picture of the gallery as an element of a page, in its colours and its font."
+    head, _, inside = svg[svg.index("<svg") :].partition(">")
+    box = re.search(r'viewBox="[^"]*"', head)[0]
+    inside = re.sub(r"<title>.*?</title>", "", inside, flags=re.S)
+    inside = re.sub(
+        r'\bfont-family="(?!monospace)[^"]*"', "", inside.replace("#737f87", "currentColor")
+    )
+    for colour, ours in COLOURS.items():
+        inside = re.sub(f"{colour}(?![0-9a-f])", ours, inside, flags=re.I)
+    label = html.escape(alt)
+    opening = f'<svg class="thumbnail" {box} role="img" aria-label="{label}" font-size="13">'
+    return opening + unique_ids(inside, mark)
+
+
 def joined(text):
-    "The text with its per cent signs on the lines of their numbers."
-    return re.sub(r"(?<=\d) (?=%)", "\u00a0", text)
+    """Prose with a number's sign as a minus, and its unit on its line.
+
+    Code, formulas, targets of links and tags stay as they are.
+    """
+    parts = NO_PROSE.split(text)
+    for k in range(0, len(parts), 2):
+        part = re.sub(
+            r"(?<=\d) (?=%|(?:[kMGT]i?B|m?s|nats|bits|points)\b)", "\u00a0", parts[k]
+        )
+        part = re.sub(r"(?<![\w.\]/#&=-])-(?=\.?\d)", "\u2212", part)
+        parts[k] = re.sub(r"(?<=\d) - (?=\d)", " \u2212 ", part)
+    return "".join(parts)
 
 
 def caption(text):

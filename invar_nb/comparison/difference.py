@@ -491,7 +491,7 @@ class Difference(_Numbers):
     interval: Interval  # of the difference (scale "log": of the difference of logarithms)
     p_value: float | None  # two-sided, of no difference; None: not tested
     n: int  # number of items
-    n_eff: float  # effective sample size: independent items with as wide an interval
+    n_eff: float  # number of independent items that would give as wide an interval
     units: str  # the independent units: documents, windows, seeds, ...
     note: str | None = None  # caveat for the reader
     at: Callable = field(repr=False, compare=False)  # level -> Interval

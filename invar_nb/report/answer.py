@@ -390,7 +390,7 @@ TONES = {  # claim -> its colour in a notebook
     "regressed": "worse",
     "failed": "worse",
     "improved": "better",
-    "equivalent": "ink",
+    "equivalent": "better",
     "not worse": "ink",
     "inconclusive": "soft",
     **dict.fromkeys(WITHIN, "ink"),

@@ -21,9 +21,9 @@ COLOURS = {
     for name, colour in {
         "ink": "#1f2328",
         "soft": "#5b6470",
-        "worse": "#b93a08",
-        "better": "#0369a1",
-        "band": "#e3ecf5",
+        "worse": "#b34e15",
+        "better": "#0b6b7c",
+        "band": "#dfedef",
         "rule": "#d9dde3",
     }.items()
 }
@@ -199,7 +199,11 @@ def _text(
     }
 
 # %% ../../nbs/report/00_figures.ipynb #f661f4fa
-_COLOUR_OF_CLAIM = {"regressed": "worse", "improved": "better"}  # of others: ink
+_COLOUR_OF_CLAIM = {  # of others: ink
+    "regressed": "worse",
+    "improved": "better",
+    "equivalent": "better",
+}
 _WIDTH = 420  # of a picture [pixels]
 _MIDDLE = 210
 _BARS_LEFT = 14

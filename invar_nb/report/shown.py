@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['SHARES', 'label_of', 'subject_of', 'title_of_row', 'shorten', 'short_names', 'ShownChange', 'has_factor',
-           'shown_change', 'axis_of', 'level_format', 'shown_levels', 'shown_difference', 'show_p', 'claim_text',
-           'marked_claim', 'p_of_claim', 'size_text', 'size_cell']
+           'shown_change', 'axis_of', 'two_digits', 'level_format', 'shown_levels', 'shown_difference', 'show_p',
+           'claim_text', 'marked_claim', 'p_of_claim', 'size_text', 'size_cell']
 
 # %% ../../nbs/report/06_shown.ipynb #shn02
 import math
@@ -139,6 +139,16 @@ def axis_of(value: ChangeSection) -> tuple[Callable[[float], float], str]:
     return change_axis(value)
 
 # %% ../../nbs/report/06_shown.ipynb #shn08
+def two_digits(value: float) -> str:
+    """A number in two significant digits, with its zeros: 0.050, 4.0, 13.
+
+    From 99.5 it has all digits before the point; 0 is "0".
+    """
+    if value == 0 or abs(value) >= 99.5:
+        return f"{value:.0f}"
+    return f"{value:#.2g}".removesuffix(".")
+
+
 def _contradict_change(value: ChangeSection, places: int) -> bool:
     """Whether both models' values with so many decimals would contradict the change.
 

@@ -64,6 +64,7 @@ from invar_nb.report.shown import (
     size_cell,
     subject_of,
     title_of_row,
+    two_digits,
 )
 from .wording import churn_of
 
@@ -375,7 +376,7 @@ def beside_cells(document: Document) -> dict[tuple[str, str], dict[str, str]]:
             column = BESIDE[row.value.metric]
             scale = 100 if row.value.unit == "share" else 1
             of_pair = cells.setdefault((row.key.candidate, row.key.part), {})
-            of_pair[column] = f"{scale * row.value.delta:.2g}"
+            of_pair[column] = two_digits(scale * row.value.delta)
     return cells
 
 
