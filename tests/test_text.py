@@ -613,3 +613,10 @@ def test_the_cure_of_another_encoding_works_as_it_is_printed(kind, tmp_path, mon
     command = re.search(r"((iconv|tail) .*) > NEW", str(caught.value))[1]
     done = subprocess.run(shlex.split(command), capture_output=True, check=True)
     assert done.stdout.decode("utf-8") == text
+
+
+@pytest.mark.parametrize("text", [{"x": 1}, [], ["a"], 7, b"abc", None])
+def test_a_text_that_is_no_string_is_refused(text):
+    "A dict was a KeyError from Python 3.12 on, where a slice can be its key."
+    with pytest.raises(ContractError, match="a text must be a string that UTF-8 can write"):
+        Documents(("one", text))

@@ -126,9 +126,9 @@ class Documents:
         "Raise ContractError if text i is empty, no string, or cannot be written as UTF-8."
         text = self.texts[i]
         try:
-            is_text = utf8_size(text) > 0
-        except (AttributeError, TypeError, UnicodeEncodeError):
-            is_text = False  # no string, or one with half a character
+            is_text = isinstance(text, str) and utf8_size(text) > 0
+        except UnicodeEncodeError:
+            is_text = False  # half a character
         if not is_text:
             culprit = f"{text!r:.40} {self.places_text([i])}"
             self._refuse_text(culprit, "Decode it with the right encoding")
