@@ -619,4 +619,4 @@ def test_the_cure_of_another_encoding_works_as_it_is_printed(kind, tmp_path, mon
 def test_a_text_that_is_no_string_is_refused(text):
     "A dict was a KeyError from Python 3.12 on, where a slice can be its key."
     with pytest.raises(ContractError, match="a text must be a string that UTF-8 can write"):
-        Documents(("one", text))
+        Documents(texts=("one", text))
