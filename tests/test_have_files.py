@@ -682,3 +682,47 @@ def test_a_table_packed_by_gzip_is_read_whatever_its_name(answered):
     Path("packed.csv").write_bytes(gzip.compress(Path("a.csv").read_bytes()))
     code, text = answered("compare", "packed.csv", "a.csv")
     assert code == 0 and text.startswith("Identical: f1"), text
+
+
+# --- every metric that is asked for is shown, or refused ---
+def write_two_metrics(name, arm=0):
+    "Runs of twelve seeds with two metrics, of which one has the name of a metric of ours."
+    rows = [(i, 0.7 + (i * 5 + arm) % 7 / 100, 2 + (i * 3 + arm) % 7 / 100) for i in range(12)]
+    write_table(name, ("seed", "accuracy", "loss"), rows)
+
+
+@pytest.mark.parametrize("names", [("accuracy", "loss"), ("loss", "accuracy")])
+def test_every_metric_of_runs_that_is_asked_for_is_in_the_table(answered, names):
+    for arm, name in enumerate(("a.csv", "b.csv")):
+        write_two_metrics(name, arm)
+    metrics = [word for name in names for word in ("--metric", name)]
+    commands = (
+        ("evaluate", "a.csv"),
+        ("evaluate", "a.csv", "b.csv"),
+        ("compare", "a.csv", "b.csv"),
+    )
+    for number, command in enumerate(commands):
+        code, text = answered(*command, *metrics, "--out", f"out{number}", "--json")
+        assert code in (0, 1), text
+        document = json.loads(Path(f"out{number}", "report.json").read_text())
+        shown = [row["key"]["metric"] for row in document["levels"] or document["rows"]]
+        assert list(dict.fromkeys(shown)) == [*names], (command, shown)
+
+
+def test_a_metric_that_no_file_has_is_refused_beside_one_that_it_has(answered):
+    write_two_metrics("runs.csv")
+    for arm, name in enumerate(("a.csv", "b.csv")):
+        write_table(name, ("id", "f1"), [(i, (i * 7 + arm) % 10 / 10) for i in range(30)])
+    code, text = answered("evaluate", "runs.csv", "--metric", "loss", "--metric", "perplexity")
+    assert code == 2 and "one of 'accuracy', 'loss'; got 'perplexity'" in text, text
+    for command in (("evaluate", "a.csv"), ("compare", "a.csv", "b.csv")):
+        code, text = answered(*command, "--metric", "score", "--metric", "accuracy")
+        assert code == 2 and "got 'accuracy', which reads answers" in text, text
+
+
+def test_runs_are_evaluated_apart_from_other_files(answered):
+    write_two_metrics("runs.csv")
+    write_table("f1.csv", ("id", "f1"), [(i, i % 7 / 10) for i in range(30)])
+    for words in ((), ("--metric", "loss")):
+        code, text = answered("evaluate", "f1.csv", "runs.csv", *words)
+        assert code == 2 and "runs over seeds must be evaluated by themselves" in text, text

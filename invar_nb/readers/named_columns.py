@@ -633,7 +633,19 @@ _MEASURED = ("loss", "score")  # roles of the columns that are compared
 _NUMBERS = ("loss", "tokens", "n_bytes", "score", "samples")  # roles of columns of numbers
 
 
-def _cells_of(table: Table, column: str, role: str, has_arrays: bool) -> Sequence:
+_FILL = {  # whether rows without a value were left out -> the cure for one
+    False: "Fill it in, or compare the rows that have one: intersect=True",
+    True: "Fill it in: no row has all its values",
+}
+
+
+def _cells_of(
+    table: Table,
+    column: str,
+    role: str,
+    has_arrays: bool,
+    intersect: bool,  # whether rows without a value were left out
+) -> Sequence:
     "The cells of a column in the form that its role needs: lists, numbers or names."
     kind = role.partition(" ")[0]
     if has_arrays and role in ("loss", *BESIDE):
@@ -641,8 +653,7 @@ def _cells_of(table: Table, column: str, role: str, has_arrays: bool) -> Sequenc
     if role == "temperature":
         return table.column(column, missing=())  # not every row need say it
     if kind in _MEASURED:
-        cure = "Fill it in, or compare the rows that have one: intersect=True"
-        return table.numbers(column, flags=kind == "score", cure=cure)
+        return table.numbers(column, flags=kind == "score", cure=_FILL[intersect])
     if kind in _NUMBERS:
         return table.numbers(column)
     return table.name_column(column)
@@ -759,7 +770,7 @@ def read_columns(
         table, n_before = _leave_out_gaps(table, choice)
     has_arrays = choice.names.get("loss") in ARRAYS
     cells = {
-        role: _cells_of(table, choice.in_file(name), role, has_arrays)
+        role: _cells_of(table, choice.in_file(name), role, has_arrays, bool(roles.intersect))
         for role, name in choice.names.items()
     }
     if has_arrays:

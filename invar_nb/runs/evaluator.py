@@ -1048,7 +1048,8 @@ def levels_of_runs(arms: Mapping[tuple[str, str], RunsArm], rules: Rules) -> Stu
     rows = []
     for (_, part), arm in arms.items():
         logged = dict.fromkeys(chain.from_iterable(run.metrics for run in arm.runs))
-        for name in rules.metrics or [name for name in logged if name != "seed"]:
+        logged.pop("seed", None)
+        for name in rules.metrics or logged:
             as_choice(name, logged, where="evaluate", name="metrics", error=UsageError)
             values = _values_over_seeds(arm.runs, name)
             rows.append(_level_row(part, name, values, rules.level))
