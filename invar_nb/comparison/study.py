@@ -4,12 +4,12 @@
 
 # %% auto #0
 __all__ = ['FIELDS', 'ELSEWHERE', 'OF_TABLES', 'OF_WINDOWS', 'worst_first', 'Table', 'Study', 'check_rules_of_looks',
-           'look_at_all', 'measured_by_looks', 'own_metrics', 'rules_of', 'given_once', 'refuse_better_alone', 'as_arm',
-           'as_arms', 'in_reading_order', 'study', 'has_index', 'scores_of', 'compare_files', 'compare_tables',
-           'columns_to_slice_by', 'answers_in', 'compare_arrays', 'clusters_of', 'without', 'study_of_two', 'is_array',
-           'is_path', 'are_two_paths', 'measure_in', 'are_two_tables', 'holds_pairs', 'refuse_compare',
-           'are_two_arrays', 'is_arm', 'two_arms', 'ModelOptions', 'CompareOptions', 'check_options',
-           'check_options_of_arms', 'compare', 'evaluate']
+           'look_at_all', 'measured_by_looks', 'own_metrics', 'rules_of', 'given_once', 'refuse_better_alone',
+           'runs_in', 'as_arm', 'as_arms', 'in_reading_order', 'study', 'has_index', 'scores_of', 'compare_files',
+           'compare_tables', 'columns_to_slice_by', 'answers_in', 'compare_arrays', 'clusters_of', 'without',
+           'study_of_two', 'is_array', 'is_path', 'are_two_paths', 'measure_in', 'are_two_tables', 'holds_pairs',
+           'refuse_compare', 'are_two_arrays', 'is_arm', 'two_arms', 'ModelOptions', 'CompareOptions', 'arms_of_runs',
+           'check_options', 'check_options_of_arms', 'compare', 'evaluate']
 
 # %% ../../nbs/comparison/17_study.ipynb #17c96d2c
 import math
@@ -501,13 +501,19 @@ def refuse_better_alone(better: object, arms: Mapping[object, object]) -> None:
     refuse("study", "better needs runs", ", ".join(kinds), cure, error=UsageError)
 
 # %% ../../nbs/comparison/17_study.ipynb #asarm1
+def runs_in(table: object) -> Arm | None:
+    "The arm of a DataFrame with a column of seeds, as of such a file; None for all else."
+    return upper("RunsArm").of_frame(table) if is_frame(table) else None
+
+
 def as_arm(arm: object, where: str) -> Arm:
-    """Return an arm, or make one of a list of runs.
+    """Return an arm, or make one of a list or a DataFrame of runs.
 
     Raises UsageError for anything else, ContractError for one part of a text that was scored
     in several."""
     if isinstance(arm, (list, tuple)) and holds_runs(arm):
         return upper("RunsArm")(runs=arm)
+    arm = runs_in(arm) or arm
     if not hasattr(arm, "kind"):
         refuse(
             where,
@@ -1105,6 +1111,28 @@ class CompareOptions(MoreRules, ModelOptions, total=False):
     task: str | list | None
 
 
+def arms_of_runs(
+    values: Sequence[object],  # arguments of `compare`
+    score: str | None,
+    options: Mapping[str, object],
+) -> Sequence[object]:
+    """The arms of runs in two DataFrames with seeds; all other values as they are.
+
+    Raises UsageError for a score of them: it would be paired by the places of the rows."""
+    runs = [] if options.get("id") else [*map(runs_in, values)]
+    if len(runs) != 2 or None in runs:
+        return values
+    if score is not None:
+        refuse(
+            "compare",
+            "runs over seeds must be compared by metrics",
+            f"score={score!r}",
+            f"Write compare(old, new, metrics=[{score!r}]); of examples say id='NAME'",
+            error=UsageError,
+        )
+    return runs
+
+
 def check_options(names: Collection[str]) -> None:
     "Raise UsageError for a name that is no option of `compare`, with the nearest one."
     known = [*CompareOptions.__annotations__, "score", *(f.name for f in fields(Rules))]
@@ -1168,7 +1196,8 @@ def compare(  # noqa: PLR0913 (a parameter for each rule that is typed often)
     lacks; same_unit=True takes scores as they are, however far apart.
     cluster: to what items belong that are not independent, a list for arrays or the name of a
     column for tables. Of tables also id="example_id" and repeats="mean" (rows of one id are
-    averaged). DataFrames with losses and tokens, or with answers, need no score.
+    averaged). DataFrames with losses and tokens, or with answers, need no score; those with a
+    column of seeds are runs, which need metrics=["loss"].
 
     >>> compare(f1_old, f1_new, score="f1", margin=0.01)
     >>> compare("old.csv", "new.csv")
@@ -1192,6 +1221,7 @@ def compare(  # noqa: PLR0913 (a parameter for each rule that is typed often)
     check_options(rules)
     if score is None and are_two_paths(values):
         return compare_files(values, options)
+    values = arms_of_runs(values, score, options)
     if are_two_tables(values, score):
         return compare_tables(values, score, options)
     arms = two_arms(values, score)

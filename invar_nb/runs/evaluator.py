@@ -56,6 +56,7 @@ from invar_nb.runs.runs import (
     find_failure,
     find_failures,
     pair_runs,
+    runs_of_frame,
     spelled,
 )
 from ..statistics.jackknife import Jackknife
@@ -929,6 +930,12 @@ class RunsArm:
 
     def __len__(self) -> int:
         return len(self.runs)
+
+    @classmethod
+    def of_frame(cls, frame: object) -> "RunsArm | None":
+        "The runs of a DataFrame with a column of seeds; None for any other table."
+        runs = runs_of_frame(frame)
+        return cls(runs=runs) if runs else None
 
     @staticmethod
     def judge(arms: Mapping, rules: Rules) -> Study:
