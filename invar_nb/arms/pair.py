@@ -10,6 +10,7 @@ __all__ = ['LOWER_SHARES', 'ROUNDING', 'PER_CENT', 'PER_MILLE', 'MOST_CHANGE', '
 # %% ../../nbs/arms/04_pair.ipynb #c027
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -110,8 +111,29 @@ def _missing_items(role: str, arm: Arm, other: Arm) -> str:
     return f"{text}, ..." if len(missing) > 1 else text
 
 
+def _match_documents(baseline: Arm, candidate: Arm) -> None:
+    """Refuse losses with other numbers of windows of a document.
+
+    Where a table repeats a document in one arm only, no window has the same id in both."""
+    arms = {"baseline": baseline, "candidate": candidate}
+    if baseline.kind != "losses" or None in (baseline.clusters, candidate.clusters):
+        return
+    a, b = (Counter(arm.clusters) for arm in arms.values())
+    name = next((name for name in a if b.get(name, a[name]) != a[name]), None)
+    if name is None:
+        return
+    more, fewer = arms if a[name] > b[name] else [*arms][::-1]
+    _refuse_pair(
+        "both must have as many windows of a document",
+        f"{max(a[name], b[name])} windows of {name!r} in the {more} and "
+        f"{min(a[name], b[name])} in the {fewer}",
+        "Remove the window that was written twice, or score both models with one plan",
+    )
+
+
 def _refuse_other_items(baseline: Arm, candidate: Arm) -> NoReturn:
     "Refuse two arms without a common id; leaving items out would leave none."
+    _match_documents(baseline, candidate)
     cure = "Give an item the same id in both"
     if baseline.source.get("format") in (None, "plain table"):
         cure += "; of tables, name the column that has it: id='NAME'"
