@@ -106,6 +106,15 @@ def evidence(tmp_path, monkeypatch):
             },
         )  # noqa: B023
         rows(
+            Path(f"{name}-texts.csv"),
+            lambda i: {
+                "doc_id": i,
+                "text": ["news", "code"][i % 2],
+                "nll": 3 + i % 7 / 10 + k * (i % 3) / 100,
+                "n_tokens": 50 + i,
+            },
+        )  # noqa: B023
+        rows(
             Path(f"{name}-f1.jsonl"),
             lambda i: {
                 "doc_id": i,
@@ -777,3 +786,10 @@ def test_documents_of_other_numbers_of_windows_in_memory_are_named():
         for options in ({}, {"intersect": True}):
             with pytest.raises(invar_nb.PairingError, match="2 windows? of 'd5' in the"):
                 invar_nb.compare(*tables, **options)
+
+
+def test_each_of_several_texts_in_one_table_has_a_row(evidence, capsys):
+    command = "compare base-texts.csv tuned-texts.csv --by text"
+    assert main(command.split()) in (0, 1)
+    out = capsys.readouterr().out
+    assert all(f"text {name}: perplexity" in out for name in ("news", "code")), out
