@@ -107,13 +107,13 @@ def evidence(tmp_path, monkeypatch):
         )  # noqa: B023
         rows(
             Path(f"{name}-texts.csv"),
-            lambda i: {
+            lambda i, k=k: {
                 "doc_id": i,
                 "text": ["news", "code"][i % 2],
                 "nll": 3 + i % 7 / 10 + k * (i % 3) / 100,
                 "n_tokens": 50 + i,
             },
-        )  # noqa: B023
+        )
         rows(
             Path(f"{name}-f1.jsonl"),
             lambda i: {
