@@ -106,6 +106,15 @@ def evidence(tmp_path, monkeypatch):
             },
         )  # noqa: B023
         rows(
+            Path(f"{name}-texts.csv"),
+            lambda i, k=k: {
+                "doc_id": i,
+                "text": ["news", "code"][i % 2],
+                "nll": 3 + i % 7 / 10 + k * (i % 3) / 100,
+                "n_tokens": 50 + i,
+            },
+        )
+        rows(
             Path(f"{name}-f1.jsonl"),
             lambda i: {
                 "doc_id": i,
@@ -513,7 +522,9 @@ def test_a_document_taken_as_the_id_is_named_with_what_to_type(answered):
         write_table(name, COLUMNS[1:], without_id(document_rows(arm)))
         write_table(f"row-{name}", ("row", *COLUMNS[1:]), document_rows(arm))
     code, text = answered("compare", "a.csv", "b.csv", *SCORE)
-    assert code == 3 and "got 'd0' again in column 'document'. Add a column" in text, text
+    assert (
+        code == 3 and "got 'd0' again in column 'document', as in line 2. Add a column" in text
+    ), text
     assert "--column cluster=document" in text and "--set repeats=mean" in text, text
     assert answered("compare", "a.csv", "b.csv", *SCORE, "--set", "repeats=mean")[0] in (0, 1)
     code, text = answered("compare", "row-a.csv", "row-b.csv", *SCORE)
@@ -682,3 +693,103 @@ def test_a_table_packed_by_gzip_is_read_whatever_its_name(answered):
     Path("packed.csv").write_bytes(gzip.compress(Path("a.csv").read_bytes()))
     code, text = answered("compare", "packed.csv", "a.csv")
     assert code == 0 and text.startswith("Identical: f1"), text
+
+
+# --- every metric that is asked for is shown, or refused ---
+def write_two_metrics(name, arm=0):
+    "Runs of twelve seeds with two metrics, of which one has the name of a metric of ours."
+    rows = [(i, 0.7 + (i * 5 + arm) % 7 / 100, 2 + (i * 3 + arm) % 7 / 100) for i in range(12)]
+    write_table(name, ("seed", "accuracy", "loss"), rows)
+
+
+@pytest.mark.parametrize("names", [("accuracy", "loss"), ("loss", "accuracy")])
+def test_every_metric_of_runs_that_is_asked_for_is_in_the_table(answered, names):
+    for arm, name in enumerate(("a.csv", "b.csv")):
+        write_two_metrics(name, arm)
+    metrics = [word for name in names for word in ("--metric", name)]
+    commands = (
+        ("evaluate", "a.csv"),
+        ("evaluate", "a.csv", "b.csv"),
+        ("compare", "a.csv", "b.csv"),
+    )
+    for number, command in enumerate(commands):
+        code, text = answered(*command, *metrics, "--out", f"out{number}", "--json")
+        assert code in (0, 1), text
+        document = json.loads(Path(f"out{number}", "report.json").read_text())
+        shown = [row["key"]["metric"] for row in document["levels"] or document["rows"]]
+        assert list(dict.fromkeys(shown)) == [*names], (command, shown)
+
+
+def test_a_metric_that_no_file_has_is_refused_beside_one_that_it_has(answered):
+    write_two_metrics("runs.csv")
+    for arm, name in enumerate(("a.csv", "b.csv")):
+        write_table(name, ("id", "f1"), [(i, (i * 7 + arm) % 10 / 10) for i in range(30)])
+    code, text = answered("evaluate", "runs.csv", "--metric", "loss", "--metric", "perplexity")
+    assert code == 2 and "one of 'accuracy', 'loss'; got 'perplexity'" in text, text
+    for command in (("evaluate", "a.csv"), ("compare", "a.csv", "b.csv")):
+        code, text = answered(*command, "--metric", "score", "--metric", "accuracy")
+        assert code == 2 and "got 'accuracy', which reads answers" in text, text
+
+
+def test_runs_are_evaluated_apart_from_other_files(answered):
+    write_two_metrics("runs.csv")
+    write_table("f1.csv", ("id", "f1"), [(i, i % 7 / 10) for i in range(30)])
+    for words in ((), ("--metric", "loss")):
+        code, text = answered("evaluate", "f1.csv", "runs.csv", *words)
+        assert code == 2 and "runs over seeds must be evaluated by themselves" in text, text
+
+
+# --- an id that was written twice in a file of losses ---
+def loss_rows(arm, twice=None, n=30):
+    "Rows of id, loss, tokens; the row of one id may stand twice, in place of a later one."
+    names = [f"d{twice if i == 12 and twice is not None else i}" for i in range(n)]
+    return [(name, 2 + (i * 7 + arm) % 10 / 10, 40) for i, name in enumerate(names)]
+
+
+@pytest.mark.parametrize("column", ["id", "doc_id", "document"])
+@pytest.mark.parametrize("options", [(), ("--intersect",)])
+@pytest.mark.parametrize("twice_in_baseline", [False, True])
+def test_an_id_written_twice_in_one_file_of_losses_is_named_with_its_lines(
+    answered, column, options, twice_in_baseline
+):
+    write_table("a.csv", (column, "loss", "tokens"), loss_rows(0))
+    write_table("b.csv", (column, "loss", "tokens"), loss_rows(1, twice=5))
+    files = ("b.csv", "a.csv") if twice_in_baseline else ("a.csv", "b.csv")
+    code, text = answered("compare", *files, *options)
+    words = "'d5' 2 times (lines 7 and 14), and once in a.csv (line 7)"
+    assert (
+        code == 3
+        and f"b.csv, line 14: both files must have as many rows of an id; got {words}" in text
+    ), text
+    assert "repeats" not in text and "Remove the row that was written twice" in text, text
+    rows = loss_rows(1, twice=5)
+    del rows[12]
+    write_table("b.csv", (column, "loss", "tokens"), rows)
+    assert "On the 29 that all have" in answered("compare", *files, "--intersect")[1]
+
+
+def test_an_id_written_twice_in_both_files_is_named_with_both_lines(answered):
+    for arm, name in enumerate(("a.csv", "b.csv")):
+        write_table(name, ("id", "loss", "tokens"), loss_rows(arm, twice=5))
+    for command in (("compare", "a.csv", "b.csv"), ("evaluate", "a.csv")):
+        code, text = answered(*command)
+        assert code == 3 and "a.csv, line 14: every id must occur once" in text, text
+        assert "got 'd5' again, as in line 7. If 'id' names documents" in text, text
+
+
+def test_documents_of_other_numbers_of_windows_in_memory_are_named():
+    pd = pytest.importorskip("pandas")
+    columns = ("doc_id", "loss", "tokens")
+    old = pd.DataFrame(loss_rows(0), columns=columns)
+    new = pd.DataFrame(loss_rows(1, twice=5), columns=columns)
+    for tables in ((old, new), (new, old)):
+        for options in ({}, {"intersect": True}):
+            with pytest.raises(invar_nb.PairingError, match="2 windows? of 'd5' in the"):
+                invar_nb.compare(*tables, **options)
+
+
+def test_each_of_several_texts_in_one_table_has_a_row(evidence, capsys):
+    command = "compare base-texts.csv tuned-texts.csv --by text"
+    assert main(command.split()) in (0, 1)
+    out = capsys.readouterr().out
+    assert all(f"text {name}: perplexity" in out for name in ("news", "code")), out

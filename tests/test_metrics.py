@@ -13,9 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+import invar_nb
 from invar_nb.arms.predictions import AMBIGUOUS, Predictions
 from invar_nb.foundations.refuse import ContractError
 from invar_nb.foundations.store import canonical_json
+from invar_nb.metrics import means
 from invar_nb.metrics.brier import (
     NORMALIZATIONS,
     BrierDecomposition,
@@ -662,3 +664,48 @@ def test_a_package_may_announce_a_metric_and_register_it(tmp_path, monkeypatch):
     registry = type(METRICS)()
     monkeypatch.setattr("invar_nb.metrics.metric.METRICS", registry)
     assert registry["above_5"].name == "above_5" and "above_5" in list(registry)
+
+
+# --- messages have the noun of the function, and defaults are those of its siblings ---
+UNEQUAL = [0.1, 0.2, 0.3], [1, 0]
+
+
+@pytest.mark.parametrize(
+    "call, noun",
+    [
+        (lambda: invar_nb.expected_calibration_error(*UNEQUAL), "one entry per example"),
+        (lambda: invar_nb.calibration_error(*UNEQUAL), "one entry per example"),
+        (lambda: invar_nb.smooth_calibration_error(*UNEQUAL), "one entry per example"),
+        (lambda: invar_nb.reliability_bins(*UNEQUAL), "one entry per example"),
+        (lambda: invar_nb.brier_score(*UNEQUAL), "one entry per example"),
+        (lambda: invar_nb.brier_decomposition(*UNEQUAL), "one entry per example"),
+        (lambda: invar_nb.jackknife_interval([1.0, 2], [1]), "one entry per item"),
+        (lambda: invar_nb.weighted_mean([1.0, 2], [1]), "one entry per item"),
+        (lambda: invar_nb.perplexity([1.0, 2], [1]), "one entry per window"),
+        (lambda: invar_nb.paired_t_test(*UNEQUAL), "one number for each pair"),
+        (lambda: invar_nb.paired_t_test([], []), "at least one number"),
+    ],
+)
+def test_arrays_of_unequal_length_are_refused_with_the_noun_of_the_function(call, noun):
+    with pytest.raises(ContractError) as caught:
+        call()
+    text = str(caught.value)
+    assert noun in text, text
+    assert "seed" not in text and ("window" in noun or "window" not in text), text
+
+
+def test_a_confusion_matrix_without_labels_has_those_that_occur_in_order():
+    true, predicted = ["no", "yes", "no", "maybe"], ["no", "no", "yes", "yes"]
+    found = invar_nb.confusion_matrix(true, predicted)
+    assert (found == invar_nb.confusion_matrix(true, predicted, ["maybe", "no", "yes"])).all()
+    numbers = invar_nb.confusion_matrix([2, 10, 2], [2, 2, 10])
+    assert (numbers == [[1, 1], [1, 0]]).all()  # 2 comes before 10
+    with pytest.raises(ContractError, match="must be non-empty"):
+        invar_nb.confusion_matrix(["a", ""], ["a", "a"])
+    with pytest.raises(ContractError, match="at least one"):
+        invar_nb.confusion_matrix([], [])
+
+
+@pytest.mark.parametrize("function", [invar_nb.pass_at_k, means.pass_hat_k])
+def test_the_help_of_pass_at_k_says_what_its_counts_are(function):
+    assert "n: samples drawn for one problem; c: of them correct" in function.__doc__

@@ -311,7 +311,7 @@ def test_rows_of_one_document_are_its_windows(tmp_path):
     assert len({(ends.low, ends.high) for ends in found.values()}) == 1
     with pytest.raises(
         ContractError,
-        match="line 3: every id must occur once; got 'd0' again. If 'id' names documents of several rows, say cluster='id'",
+        match="line 3: every id must occur once; got 'd0' again, as in line 2. If 'id' names documents of several rows, say cluster='id'",
     ):
         read_plain(tmp_path / "a2.csv")
     assert (

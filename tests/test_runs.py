@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from studies import recipes
 
 from invar_nb.comparison.rules import Rules
-from invar_nb.comparison.study import study
+from invar_nb.comparison.study import compare, evaluate, study
 from invar_nb.foundations.refuse import ContractError, PairingError, UsageError
 from invar_nb.foundations.store import canonical_json
 from invar_nb.report.plan import plan_comparison
@@ -2074,3 +2074,64 @@ def test_the_interval_of_a_ratio_over_seeds_is_called_as_it_is():
         text = render(done.report())["report.md"]
         text = text.decode() if isinstance(text, bytes) else text
         assert (words in text) == has_words and "paired t" in text
+
+
+# --- DataFrames of runs are read as the same table in a file is ---
+def frames_of_runs(seed="seed", **columns):
+    pd = pytest.importorskip("pandas")
+    rows = [
+        {seed: i, "val_loss": 2 + arm / 10 + (i * 7 + arm) % 5 / 100, "hours": 1.5} | columns
+        for arm in (0, 1)
+        for i in range(12)
+    ]
+    return pd.DataFrame(rows[:12]), pd.DataFrame(rows[12:])
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        frames_of_runs,
+        lambda: frames_of_runs("config.seed", State="finished", Name="run"),
+        lambda: [frame.set_index("seed") for frame in frames_of_runs()],
+        lambda: [frame[::-1] for frame in frames_of_runs()],
+    ],
+)
+def test_dataframes_with_seeds_are_read_as_the_same_table_in_a_file_is(tmp_path, frames):
+    frames = frames()
+    files = [tmp_path / "old.csv", tmp_path / "new.csv"]
+    for frame, file in zip(frames, files, strict=True):
+        frame.to_csv(file, index=frame.index.name is not None)
+    for options in ({"metrics": ["val_loss"]}, {"metrics": "val_loss", "margin": 0.1}):
+        result = compare(*frames, **options)
+        assert result.rows[0].value.units == "seeds"
+        assert result.headline == compare(*files, **options).headline
+    assert evaluate(frames[0], metrics=["val_loss"]).rows[0].value.estimate
+    assert study({"baseline": frames[0], "lr": frames[1]}, metrics=["val_loss"]).rows
+    with pytest.raises(UsageError, match="runs need a metric"):
+        compare(*frames)
+
+
+def test_a_failed_run_in_a_dataframe_fails_as_it_does_in_a_file(tmp_path):
+    old, new = frames_of_runs()
+    new.loc[3, "val_loss"] = np.nan
+    new.to_csv(tmp_path / "new.csv", index=False)
+    old.to_csv(tmp_path / "old.csv", index=False)
+    result = compare(old, new, metrics=["val_loss"])
+    files = compare(tmp_path / "old.csv", tmp_path / "new.csv", metrics=["val_loss"])
+    for headline in (result.headline, files.headline):
+        assert headline.startswith("Failed: the candidate run of seed 3"), headline
+        assert "1 of 12 candidate runs" in headline
+
+
+def test_a_score_of_runs_is_refused_with_the_call_that_works():
+    "Rows would be paired by their places, whatever their seeds."
+    old, new = frames_of_runs()
+    call = r"compare\(old, new, metrics=\['val_loss'\]\)"
+    for candidate in (new, new[::-1]):
+        with pytest.raises(UsageError, match=f"by metrics.*score='val_loss'.*{call}"):
+            compare(old, candidate, score="val_loss")
+    ids = [f"q{i}" for i in range(12)]
+    examples = [frame.assign(id=ids) for frame in (old, new)]
+    assert compare(*examples, score="val_loss").rows[0].value.units == "items"
+    with pytest.raises(UsageError, match="cluster is about"):
+        compare(old, new, metrics=["val_loss"], cluster="hours")

@@ -1757,7 +1757,7 @@ def test_what_compare_does_not_take_is_sent_to_what_it_takes(tmp_path):
         match="known whether higher 'hours' is better; got nothing said. Say better='higher'",
     ):
         compare(old, new, score="hours")
-    with pytest.raises(ContractError, match="finite"):
+    with pytest.raises(ContractError, match="must have a number"):
         compare([*old[1:], math.nan], new, score="f1")
     with pytest.raises(PairingError, match="equally long"):
         compare(old[1:], new, score="f1")
@@ -2489,3 +2489,107 @@ def test_what_a_bootstrap_may_draw_is_listed(options):
     text = refusal(lambda: compare(losses(), resample="documents", **options))
     assert text.startswith("compare: resample must be one of 'windows', 'tokens'; got")
     assert 'units="documents"' in text and "mean" not in text
+
+
+def two_frames(kind, tmp_path):
+    "Two DataFrames of one kind with the name of the column that may lack a value."
+    pd = pytest.importorskip("pandas")
+    numbers = [[(i * (7 + arm)) % 11 / 10 + 1 for i in range(50)] for arm in (0, 1)]
+    ids = [f"q{i}" for i in range(50)]
+    if kind == "scores":
+        return [pd.DataFrame({"id": ids, "f1": column}) for column in numbers], "f1"
+    return [pd.DataFrame({"id": ids, "loss": v, "tokens": [40] * 50}) for v in numbers], "loss"
+
+
+@pytest.mark.parametrize("kind", ["scores", "losses"])
+@pytest.mark.parametrize("as_file", [False, True])
+def test_the_cure_for_a_missing_value_in_two_tables_compares_them(tmp_path, kind, as_file):
+    (old, new), column = two_frames(kind, tmp_path)
+    score = {"score": column} if kind == "scores" else {}
+    new.loc[4, column] = np.nan
+    if as_file:
+        tables = [tmp_path / "old.csv", tmp_path / "new.csv"]
+        for frame, path in zip((old, new), tables, strict=True):
+            frame.to_csv(path, index=False)
+    else:
+        tables = [old, new]
+    with pytest.raises(ContractError, match="compare the rows that have one: intersect=True"):
+        compare(*tables, **score)
+    result = compare(*tables, **score, intersect=True)
+    assert result.rows[0].value.n == 49
+    assert "On the 49 that all have, of 50" in result.headline
+
+
+@pytest.mark.parametrize("missing", [None, float("nan")])
+def test_intersect_leaves_out_missing_numbers_of_arrays_and_series(missing):
+    pd = pytest.importorskip("pandas")
+    (old, new), _ = two_frames("scores", None)
+    old, new = (list(frame.f1) for frame in (old, new))
+    topics = [f"t{i // 3}" for i in range(50)]
+    new[4] = missing
+    ids = [f"q{i}" for i in range(50)]
+    series = [pd.Series(values, index=ids) for values in (old, new)]
+    for pair_of in (old, new), series:
+        for clusters in ({}, {"cluster": topics}):
+            with pytest.raises(
+                ContractError, match="at index 4.*compare the others: intersect=True"
+            ):
+                compare(*pair_of, score="f1", **clusters)
+            result = compare(*pair_of, score="f1", intersect=True, **clusters)
+            assert "On the 49 that all have, of 50" in result.headline
+    with pytest.raises(ContractError, match=r"50 of 50 missing\). Fill it in[.]$"):
+        compare([missing] * 50, new, score="f1", intersect=True)
+
+
+def test_pair_of_dataframes_names_the_call_that_compares_them():
+    (old, new), _ = two_frames("scores", None)
+    for options in ({}, {"intersect": True}):
+        with pytest.raises(PairingError, match=r"read_plain\(frame, score=\"f1\"\)"):
+            pair(old, new, **options)
+    arms = [read_plain(frame, score="f1") for frame in (old, new)]
+    assert pair(*arms).n == 50
+
+
+def with_other_ids(folder, kind):
+    "Two tables without a common id, which share the column `key`; two calls' options."
+    columns = {"key": [f"k{i}" for i in range(30)]}
+    if kind == "losses":
+        columns |= {"loss": np.linspace(2, 3, 30), "tokens": 40}
+    elif kind == "answers":
+        columns |= {"label": ["a", "b"] * 15, "prediction": ["a", "b", "b"] * 10}
+    else:
+        columns |= {"f1": FEWER.to_numpy()[:30]}
+    frames = [
+        pd.DataFrame({"id": [f"{letter}{i}" for i in range(30)], **columns}) for letter in "ab"
+    ]
+    files = [folder / "old.csv", folder / "new.csv"]
+    for frame, file in zip(frames, files, strict=True):
+        frame.to_csv(file, index=False)
+    return frames, files
+
+
+@pytest.mark.parametrize("kind", ["scores", "losses", "answers"])
+@pytest.mark.parametrize("options", [{}, {"intersect": True}])
+def test_tables_without_a_common_id_are_refused_with_a_cure_that_works(
+    tmp_path, kind, options
+):
+    frames, files = with_other_ids(tmp_path, kind)
+    must = (
+        "30 ids such as 'a0' in the baseline and 30 such as 'b0' in .*, none in common.*id='NA"
+    )
+    score = {"score": "f1"} if kind == "scores" else {}
+    for tables in frames, files:
+        with pytest.raises(PairingError, match=must):
+            compare(*tables, **score, **options)
+        assert compare(*tables, **score, **options, id="key").rows[0].value.n == 30
+
+
+def test_arms_without_an_id_in_all_of_them_are_refused_also_with_intersect():
+    old, half, rest = (read_plain(FEWER[part].to_frame("f1")) for part in THIRDS)
+    with pytest.raises(PairingError, match=r"some ids in common; got none in all 3.*one at a"):
+        study({"baseline": old, "half": half, "rest": rest}, intersect=True)
+    for candidate in (half, rest):
+        assert study({"baseline": old, "half": candidate}, intersect=True).rows
+
+
+THIRDS = (slice(10, 50), slice(0, 30), slice(30, 60))

@@ -277,3 +277,66 @@ def test_three_candidates_on_two_texts_and_questions_in_one_command(
         for pair in both["pairs"]
         if pair["candidate"] == "tuned"
     )
+
+
+def write_questions(path):
+    "Twenty questions with a column to slice by."
+    rows = [
+        {
+            "id": i,
+            "prompt": f"{i}?",
+            "candidates": ["yes", "no"],
+            "label": i % 2,
+            "topic": i % 3,
+        }
+        for i in range(20)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_slices_that_no_file_has_are_refused_before_a_model_is_loaded(texts, tmp_path):
+    "They were refused when all models had been scored."
+    from test_shell import shell
+
+    text = ("--text", texts / "news.jsonl")
+    asked = ("--questions", write_questions(tmp_path / "q.jsonl"))
+    columns = "--by must be one of topic"
+    no_language = "--by language needs documents with a field language"
+    for options, words in (
+        ((*asked, "--by", "nix"), f"{columns} for these questions; got 'nix'"),
+        ((*asked, "--by", "language"), f"{columns} for these questions; got 'language'"),
+        ((*text, *asked, "--by", "nix"), f"{columns}, language, position"),
+        ((*text, "--by", "language"), no_language),
+        ((*text, *asked, "--by", "language"), no_language),
+    ):
+        code, _, err = shell("compare", BASE, TUNED, *options, "--out", tmp_path / "r")
+        assert code == 2 and words in err and "loading" not in err, err
+    for options in ((*asked, "--by", "topic"), (*text, *asked, "--by", "topic")):
+        code, _, err = shell("compare", BASE, TUNED, *options, "--out", tmp_path / "r")
+        assert code in (0, 1) and "topic 2" in (tmp_path / "r" / "report.json").read_text(), (
+            err
+        )
+        shutil.rmtree(tmp_path / "r")
+
+
+def test_a_language_of_some_documents_slices_the_text(texts, tmp_path):
+    from test_shell import shell
+
+    rows = [json.loads(line) for line in (texts / "news.jsonl").read_text().splitlines()]
+    rows = [row | {"language": ["en", "de"][i % 2]} for i, row in enumerate(rows[:-1])]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = ("--text", tmp_path / "t.jsonl", "--by", "language", "--out", tmp_path / "r")
+    code, out, err = shell("compare", BASE, TUNED, *options)
+    assert code in (0, 1) and "language de" in out, err
+
+
+def test_a_broken_control_file_is_refused_before_a_model_is_loaded(texts, tmp_path):
+    from test_shell import shell
+
+    (tmp_path / "again.jsonl").write_text('{"x": 1}\n')
+    study = tmp_path / "study.toml"
+    study.write_text(f"[arms]\ncontrol = '{tmp_path}/again.jsonl'\n")
+    options = ("--text", texts / "news.jsonl", "--study", study, "--out", tmp_path / "r")
+    code, _, err = shell("compare", BASE, TUNED, *options)
+    assert code == 3 and "again.jsonl" in err and "loading" not in err, err

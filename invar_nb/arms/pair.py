@@ -10,6 +10,7 @@ __all__ = ['LOWER_SHARES', 'ROUNDING', 'PER_CENT', 'PER_MILLE', 'MOST_CHANGE', '
 # %% ../../nbs/arms/04_pair.ipynb #c027
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -17,7 +18,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from .arm import Arm, listed, natural_order
+from .arm import Arm, is_frame, listed, natural_order
 from .predictions import as_labels
 from .window_losses import WindowLosses, refuse_zeros
 from invar_nb.foundations.refuse import (
@@ -110,6 +111,40 @@ def _missing_items(role: str, arm: Arm, other: Arm) -> str:
     return f"{text}, ..." if len(missing) > 1 else text
 
 
+def _match_documents(baseline: Arm, candidate: Arm) -> None:
+    """Refuse losses with other numbers of windows of a document.
+
+    Where a table repeats a document in one arm only, no window has the same id in both."""
+    arms = {"baseline": baseline, "candidate": candidate}
+    if baseline.kind != "losses" or None in (baseline.clusters, candidate.clusters):
+        return
+    a, b = (Counter(arm.clusters) for arm in arms.values())
+    name = next((name for name in a if b.get(name, a[name]) != a[name]), None)
+    if name is None:
+        return
+    more, fewer = arms if a[name] > b[name] else [*arms][::-1]
+    _refuse_pair(
+        "both must have as many windows of a document",
+        f"{max(a[name], b[name])} windows of {name!r} in the {more} and "
+        f"{min(a[name], b[name])} in the {fewer}",
+        "Remove the window that was written twice, or score both models with one plan",
+    )
+
+
+def _refuse_other_items(baseline: Arm, candidate: Arm) -> NoReturn:
+    "Refuse two arms without a common id; leaving items out would leave none."
+    _match_documents(baseline, candidate)
+    cure = "Give an item the same id in both"
+    if baseline.source.get("format") in (None, "plain table"):
+        cure += "; of tables, name the column that has it: id='NAME'"
+    _refuse_pair(
+        "both must hold the same ids",
+        f"{len(baseline)} ids such as {baseline.ids[0]!r} in the baseline and "
+        f"{len(candidate)} such as {candidate.ids[0]!r} in the candidate, none in common",
+        cure,
+    )
+
+
 def _match_ids(baseline: Arm, candidate: Arm) -> None:
     """Refuse two arms with different items, or with the same items in another order.
 
@@ -131,6 +166,8 @@ def _match_ids(baseline: Arm, candidate: Arm) -> None:
             _refuse_pair(
                 must, f"{got}; they would match {form}", "Write the ids alike in both"
             )
+        if {*a}.isdisjoint(b):
+            _refuse_other_items(baseline, candidate)
         cure = "Measure both models on the same items, or leave out what one of them lacks"
         if baseline.by_id or baseline.source.get("format") == "plain table":
             cure += ": intersect=True"
@@ -512,6 +549,11 @@ def _check_kinds(baseline: object, candidate: object) -> None:
             'compare_runs(MetricSpec("loss", "lower"), baseline_runs=a, '
             "candidate_runs=b) pairs runs by seed"
         )
+    elif all(map(is_frame, arms)):
+        cure = (
+            'Read each, as in read_plain(frame, score="f1"), or write '
+            'compare(old, new, score="f1")'
+        )
     else:
         cure = (
             "pair_arrays(before, after, tokens) pairs arrays of losses; Scores and "
@@ -554,9 +596,13 @@ def _count_before(arm: Arm) -> int:
 def shared_items(arms: Sequence[Arm]) -> list[Arm]:
     """The arms without the items that some of them lack; each notes how many it had.
 
-    Without any shared item nothing is left out: pairing then says how the arms differ.
+    Without any shared item nothing is left out of two arms: pairing then says how they
+    differ. More arms are refused.
     """
     shared = set.intersection(*({*arm.ids} for arm in arms))
+    if not shared and len(arms) > 2:
+        must = "all arms must have some ids in common"
+        _refuse_pair(must, f"none in all {len(arms)}", "Compare the candidates one at a time")
     if not shared or all(_count_before(arm) == len(shared) for arm in arms):
         return [*arms]
     kept = []

@@ -202,7 +202,8 @@ def _check_losses(
     "Check the losses and tokens of windows, of which there must be at least one."
     refuse_misaligned(where, {"log_loss": log_loss, "tokens": tokens})
     log_loss = as_vector(log_loss, where=where, name="log_loss", minimum=0)
-    tokens = as_counts(tokens, where=where, name="tokens", length=len(log_loss))
+    n = len(log_loss)
+    tokens = as_counts(tokens, where=where, name="tokens", length=n, item="window")
     if len(log_loss):
         return log_loss, tokens
     refuse(where, "there must be at least one window", "none", "Score some text first")
@@ -234,6 +235,9 @@ def bits_per_byte(
     where = "bits_per_byte"
     log_loss, tokens = _check_losses(log_loss, tokens, where)
     if np.ndim(n_bytes):
-        n_bytes = as_counts(n_bytes, where=where, name="n_bytes", length=len(log_loss)).sum()
+        n = len(log_loss)
+        n_bytes = as_counts(
+            n_bytes, where=where, name="n_bytes", length=n, item="window"
+        ).sum()
     total = as_count(n_bytes, where=where, name="n_bytes")
     return weighted_mean(log_loss, tokens) * int(tokens.sum()) / (math.log(2) * total)

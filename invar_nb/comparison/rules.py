@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['PROFILES', 'REQUIRED', 'UNITS', 'TIERS', 'StudyKind', 'SAME_CHANGE', 'BROKEN', 'NOT_SCORED', 'Tier', 'as_tier',
            'Accepted', 'as_accepted', 'read_by', 'Rules', 'MoreRules', 'rules_read_by', 'check_read', 'check_kinds',
-           'overlap_fraction', 'window_changes', 'is_shifted', 'why_degenerate', 'has_other_weights', 'check_enough',
-           'split_counts', 'check_windows']
+           'check_metrics', 'overlap_fraction', 'window_changes', 'is_shifted', 'why_degenerate', 'has_other_weights',
+           'check_enough', 'split_counts', 'check_windows']
 
 # %% ../../nbs/comparison/06_rules.ipynb #bac32aba
 import re
@@ -462,10 +462,15 @@ def check_kinds(rules: Rules, kinds: Collection[str]) -> None:
         _refuse_tokens(kind_names)
     for kind in kinds:
         check_units(rules.units_of(kind), kind)
+    check_metrics(rules, kinds)
+
+
+def check_metrics(rules: Rules, kinds: Collection[str]) -> None:
+    "Raise UsageError for a metric of a kind of evidence that there is not."
     for name in rules.metrics:
         metric = as_metric(name, "study")
         if metric.kind not in kinds:
-            refuse_kind(metric, kind_names, "study")
+            refuse_kind(metric, ", ".join(sorted(kinds)), "study")
 
 
 def _check_needs(rules: Rules, kinds: Collection[str], kind_names: str) -> None:

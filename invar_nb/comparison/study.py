@@ -4,16 +4,17 @@
 
 # %% auto #0
 __all__ = ['FIELDS', 'ELSEWHERE', 'OF_TABLES', 'OF_WINDOWS', 'worst_first', 'Table', 'Study', 'check_rules_of_looks',
-           'look_at_all', 'measured_by_looks', 'own_metrics', 'rules_of', 'given_once', 'refuse_better_alone', 'as_arm',
-           'as_arms', 'in_reading_order', 'study', 'has_index', 'scores_of', 'compare_files', 'compare_tables',
-           'columns_to_slice_by', 'answers_in', 'compare_arrays', 'clusters_of', 'without', 'study_of_two', 'is_array',
-           'is_path', 'are_two_paths', 'measure_in', 'are_two_tables', 'holds_pairs', 'refuse_compare',
-           'are_two_arrays', 'is_arm', 'two_arms', 'ModelOptions', 'CompareOptions', 'check_options',
-           'check_options_of_arms', 'compare', 'evaluate']
+           'look_at_all', 'measured_by_looks', 'own_metrics', 'rules_of', 'given_once', 'refuse_better_alone',
+           'runs_in', 'as_arm', 'as_arms', 'in_reading_order', 'study', 'has_index', 'scores_of', 'compare_files',
+           'compare_tables', 'columns_to_slice_by', 'answers_in', 'compare_arrays', 'clusters_of', 'without',
+           'study_of_two', 'is_array', 'is_path', 'are_two_paths', 'measure_in', 'are_two_tables', 'holds_pairs',
+           'refuse_compare', 'are_two_arrays', 'is_arm', 'two_arms', 'ModelOptions', 'CompareOptions', 'arms_of_runs',
+           'check_options', 'check_options_of_arms', 'compare', 'evaluate']
 
 # %% ../../nbs/comparison/17_study.ipynb #17c96d2c
+import math
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn, TypedDict, Unpack
@@ -32,7 +33,7 @@ from .levels import levels_of
 from .looks import Looked, Looks, all_decided, look_at, shared_level
 from .measured import Measured, measure_pair
 from .rows import BASELINE, CONTROL, POOLED, Key, Row, worst_blind_spot
-from .rules import MoreRules, Rules, check_kinds, check_read
+from .rules import MoreRules, Rules, check_kinds, check_metrics, check_read
 from invar_nb.comparison.study_pairs import (
     Arms,
     Pairs,
@@ -500,13 +501,19 @@ def refuse_better_alone(better: object, arms: Mapping[object, object]) -> None:
     refuse("study", "better needs runs", ", ".join(kinds), cure, error=UsageError)
 
 # %% ../../nbs/comparison/17_study.ipynb #asarm1
+def runs_in(table: object) -> Arm | None:
+    "The arm of a DataFrame with a column of seeds, as of such a file; None for all else."
+    return upper("RunsArm").of_frame(table) if is_frame(table) else None
+
+
 def as_arm(arm: object, where: str) -> Arm:
-    """Return an arm, or make one of a list of runs.
+    """Return an arm, or make one of a list or a DataFrame of runs.
 
     Raises UsageError for anything else, ContractError for one part of a text that was scored
     in several."""
     if isinstance(arm, (list, tuple)) and holds_runs(arm):
         return upper("RunsArm")(runs=arm)
+    arm = runs_in(arm) or arm
     if not hasattr(arm, "kind"):
         refuse(
             where,
@@ -566,6 +573,7 @@ def in_reading_order(arms: Arms, deciding: Collection[str]) -> dict[tuple[str, s
 def _study_of_levels(arms: Arms, rules: Rules) -> Study:
     "The study of one arm per part, without comparisons: each metric by itself."
     check_read(rules, "levels of one arm")
+    check_metrics(rules, {arm.kind for arm in arms.values()})
     check_by(rules.by or (), arms.values())
     rows: list[Row] = []
     for (_, part), arm in arms.items():
@@ -712,10 +720,12 @@ def scores_of(
     score: str,  # name of the numbers, such as "f1"
     better: str | None,  # "higher" or "lower"; None: as the name implies
     clusters: Sequence | None = None,  # shape (n,): to what each item belongs
+    intersect: bool = False,  # leave out the items without a number
 ) -> Scores:
     """An arm of scores from one number per item; True and False count as 1 and 0.
 
-    Raises UsageError if it is not known whether higher is better."""
+    Raises UsageError if it is not known whether higher is better, and ContractError for a
+    missing number that is not left out."""
     direction = better or usual_direction(score)
     if direction is None:
         refuse(
@@ -725,9 +735,63 @@ def scores_of(
             "Say better='higher' or better='lower'",
             error=UsageError,
         )
-    numbers = _booleans_as_numbers(np.asarray(values))
+    numbers = np.asarray(values)
     ids = list(values.index) if has_index(values) else range(len(numbers))
+    missing = _are_missing(values)
+    if intersect and missing.any() and not missing.all():
+        return _scores_of_the_others(
+            missing, ids=ids, values=numbers, score=score, better=direction, clusters=clusters
+        )
+    _refuse_missing(missing, intersect)
+    numbers = _booleans_as_numbers(numbers)
     return Scores(ids=ids, values=numbers, score=score, better=direction, clusters=clusters)
+
+
+def _are_missing(values: object) -> np.ndarray:
+    "Which numbers are missing: None, NaN, or NA of pandas; shape (n,)."
+    if hasattr(values, "isna"):
+        return np.asarray(values.isna(), bool)
+    numbers = np.asarray(values).tolist()
+    return np.array([_is_missing(number) for number in numbers], bool)
+
+
+def _is_missing(number: object) -> bool:
+    "Whether a number is None or NaN."
+    return number is None or isinstance(number, float) and math.isnan(number)
+
+
+def _refuse_missing(missing: np.ndarray, intersect: bool) -> None:
+    "Refuse the first missing number of an array; where all are missing, no option helps."
+    if not missing.any():
+        return
+    cure = "Fill it in"
+    if not intersect:
+        cure += ", or compare the others: intersect=True"
+    got = f"none at index {int(missing.argmax())} ({missing.sum()} of {len(missing)} missing)"
+    refuse("compare", "every item must have a number", got, cure)
+
+
+def _scores_of_the_others(
+    missing: np.ndarray,  # shape (n,): whether a number is missing
+    *,
+    values: np.ndarray,
+    clusters: Sequence | None,
+    ids: Sequence,
+    **about: str,
+) -> Scores:
+    "Scores without the items whose number is missing; the arm notes how many there were."
+    n = len(missing)
+    if clusters is not None and len(clusters) != n:
+        must = f"cluster must have a name for each of the {n} items"
+        refuse("compare", must, str(len(clusters)), "Give one for each, in their order")
+    kept = np.flatnonzero(~missing)
+    return Scores(
+        ids=[ids[i] for i in kept],
+        values=_booleans_as_numbers(values[kept]),
+        clusters=clusters and [clusters[i] for i in kept],
+        provenance={"intersected": n},
+        **about,
+    )
 
 
 def _booleans_as_numbers(values: np.ndarray) -> np.ndarray:
@@ -761,16 +825,23 @@ def compare_tables(
     roles = {name: options[name] for name in OF_TABLES if options.get(name) is not None}
     columns = columns_to_slice_by(options.get("by"))
     rules = without(options, *OF_TABLES)
-    if score is not None:
-        read_score = partial(upper("read_plain"), score=score, better=options.get("better"))
-        arms = [read_score(table, slices=columns, **roles) for table in tables]
-        return study_of_two(arms, without(rules, "better"))
-    if "answers" in map(measure_in, tables):
+    if score is None and "answers" in map(measure_in, tables):
         arms = [answers_in(table, columns, roles) for table in tables]
         return study_of_two(arms, rules)
-    read_plain = upper("read_plain")
-    slices = [name for name in columns if name not in OF_WINDOWS]
-    return study_of_two([read_plain(table, slices=slices, **roles) for table in tables], rules)
+    if score is not None:
+        rules = without(rules, "better")
+    read = _reader_of_tables(score, columns, options)
+    return study_of_two([read(table, **roles) for table in tables], rules)
+
+
+def _reader_of_tables(
+    score: str | None, columns: Sequence[str], options: Mapping[str, object]
+) -> Callable[..., Arm]:
+    "What reads a table of losses, or of a score, with columns to slice by."
+    read_plain = partial(upper("read_plain"), intersect=bool(options.get("intersect")))
+    if score is not None:
+        return partial(read_plain, score=score, better=options.get("better"), slices=columns)
+    return partial(read_plain, slices=[name for name in columns if name not in OF_WINDOWS])
 
 
 OF_WINDOWS = ("position", *CLASSES)  # slices of losses that need no column
@@ -836,8 +907,9 @@ def compare_arrays(
             )
     clusters = clusters_of(options.get("cluster"), values)
     better = options.get("better")
+    intersect = bool(options.get("intersect"))
     arms = [
-        scores_of(numbers, score, better, names)
+        scores_of(numbers, score, better, names, intersect)
         for numbers, names in zip(values, clusters, strict=True)
     ]
     return study_of_two(arms, without(options, "better", *OF_TABLES))
@@ -1039,6 +1111,28 @@ class CompareOptions(MoreRules, ModelOptions, total=False):
     task: str | list | None
 
 
+def arms_of_runs(
+    values: Sequence[object],  # arguments of `compare`
+    score: str | None,
+    options: Mapping[str, object],
+) -> Sequence[object]:
+    """The arms of runs in two DataFrames with seeds; all other values as they are.
+
+    Raises UsageError for a score of them: it would be paired by the places of the rows."""
+    runs = [] if options.get("id") else [*map(runs_in, values)]
+    if len(runs) != 2 or None in runs:
+        return values
+    if score is not None:
+        refuse(
+            "compare",
+            "runs over seeds must be compared by metrics",
+            f"score={score!r}",
+            f"Write compare(old, new, metrics=[{score!r}]); of examples say id='NAME'",
+            error=UsageError,
+        )
+    return runs
+
+
 def check_options(names: Collection[str]) -> None:
     "Raise UsageError for a name that is no option of `compare`, with the nearest one."
     known = [*CompareOptions.__annotations__, "score", *(f.name for f in fields(Rules))]
@@ -1102,7 +1196,8 @@ def compare(  # noqa: PLR0913 (a parameter for each rule that is typed often)
     lacks; same_unit=True takes scores as they are, however far apart.
     cluster: to what items belong that are not independent, a list for arrays or the name of a
     column for tables. Of tables also id="example_id" and repeats="mean" (rows of one id are
-    averaged). DataFrames with losses and tokens, or with answers, need no score.
+    averaged). DataFrames with losses and tokens, or with answers, need no score; those with a
+    column of seeds are runs, which need metrics=["loss"].
 
     >>> compare(f1_old, f1_new, score="f1", margin=0.01)
     >>> compare("old.csv", "new.csv")
@@ -1126,6 +1221,7 @@ def compare(  # noqa: PLR0913 (a parameter for each rule that is typed often)
     check_options(rules)
     if score is None and are_two_paths(values):
         return compare_files(values, options)
+    values = arms_of_runs(values, score, options)
     if are_two_tables(values, score):
         return compare_tables(values, score, options)
     arms = two_arms(values, score)

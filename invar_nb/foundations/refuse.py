@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['ContractError', 'PairingError', 'UsageError', 'shown', 'refuse', 'shown_pair', 'of_part', 'usual_rounding', 'lock',
-           'is_number', 'is_finite', 'refuse_first', 'as_listed', 'refuse_misaligned', 'as_vector', 'as_counts',
-           'as_booleans', 'as_printed', 'find_precision', 'is_writable', 'as_names', 'nearest', 'suggest', 'as_choice',
-           'as_fraction', 'as_count']
+           'is_number', 'is_finite', 'refuse_first', 'check_length', 'as_listed', 'refuse_misaligned', 'as_vector',
+           'as_counts', 'as_booleans', 'as_printed', 'find_precision', 'is_writable', 'as_names', 'nearest', 'suggest',
+           'as_choice', 'as_fraction', 'as_count']
 
 # %% ../../nbs/foundations/00_refuse.ipynb #c062
 import difflib
@@ -233,14 +233,20 @@ def refuse_first(
         refuse(where, must, got, cure, code=code)
 
 
-def _check_length(array: object, length: int | None, where: str, name: str) -> None:
+def check_length(
+    array: object,
+    length: int | None,
+    where: str,
+    name: str,
+    item: str = "item",  # what an entry is of
+) -> None:
     "Refuse an array that does not have `length` entries; None allows any number."
     if length is not None and len(array) != length:
         refuse(
             where,
             f"{name} must have {length} entries",
             f"{len(array)}",
-            "Give one entry per window; nothing is cut or repeated",
+            f"Give one entry per {item}; nothing is cut or repeated",
         )
 
 # %% ../../nbs/foundations/00_refuse.ipynb #lst00001
@@ -413,7 +419,7 @@ def as_vector(
             f"{name} must be at most {maximum:g}",
             "Check the unit: is it a percentage, or a statistic?",
         )
-    _check_length(vector, length, where, name)
+    check_length(vector, length, where, name)
     return vector
 
 # %% ../../nbs/foundations/00_refuse.ipynb #c032
@@ -423,11 +429,13 @@ def as_counts(
     where: str,
     name: str,  # integers, or floats that are whole
     length: int | None = None,
+    item: str = "item",
 ) -> np.ndarray:  # int64, shape (n,), locked copy
     """The values as whole numbers of at least 1; the first that is not one is refused.
 
     Their total must be exact in float64, so a total above 2**53 is refused as well."""
-    counts = as_vector(values, where=where, name=name, length=length)
+    counts = as_vector(values, where=where, name=name)
+    check_length(counts, length, where, name, item)
     refuse_first(
         (counts < 1) | (counts > _LARGEST_EXACT) | (counts % 1 != 0),
         counts,
@@ -463,7 +471,7 @@ def as_booleans(
         "Pass right or wrong, not a probability",
         code=code,
     )
-    _check_length(array, length, where, name)
+    check_length(array, length, where, name)
     return lock(array == 1)
 
 # %% ../../nbs/foundations/00_refuse.ipynb #c036
@@ -545,7 +553,7 @@ def as_names(
 ) -> tuple[str, ...]:
     "The values as a tuple of non-empty strings; integers become text, others are refused."
     values = as_listed(values, where=where, name=name)
-    _check_length(values, length, where, name)
+    check_length(values, length, where, name)
     try:
         names = _usual_names(values)
     except ValueError:

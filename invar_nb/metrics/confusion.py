@@ -7,14 +7,15 @@ __all__ = ['RATES', 'UNDEFINED', 'macro_f1_metric', 'confusion_matrix', 'ClassSc
            'critical_mistake']
 
 # %% ../../nbs/metrics/07_confusion.ipynb #c002
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
-from ..arms.arm import Arm
+from ..arms.arm import Arm, natural_order
 from ..arms.predictions import AMBIGUOUS
 from ..foundations.interval import Interval
 from invar_nb.foundations.refuse import (
@@ -43,18 +44,28 @@ def _classes(labels: object, where: str, name: str = "labels") -> tuple[str, ...
     return labels
 
 
+def _classes_seen(columns: Mapping[str, Sequence], where: str) -> list[str]:
+    "The labels that occur in some column, in their natural order: 2 before 10."
+    names = [as_names(column, where=where, name=name) for name, column in columns.items()]
+    return sorted({*chain(*names)}, key=natural_order)
+
+
 def confusion_matrix(
     true: Sequence,  # true label of each example
     predicted: Sequence,  # predicted label of each example
-    labels: Sequence,  # the C classes, in the order of rows and columns
+    labels: Sequence | None = None,  # the C classes in order; None: those that occur, sorted
     *,
     ambiguous: str = "own_class",  # or "excluded"
     ambiguous_label: str = "ambiguous",  # the label that says so
 ) -> np.ndarray:  # int64, shape (C, C): rows true, columns predicted
-    "How many examples of each true class were given each label."
+    """How many examples of each true class were given each label.
+
+    Rows and columns are the classes in the order of `labels`; without it, those that occur."""
     where = "confusion_matrix"
     as_choice(ambiguous, AMBIGUOUS, where=where, name="ambiguous")
     refuse_misaligned(where, {"true": true, "predicted": predicted})
+    if labels is None:
+        labels = _classes_seen({"true": true, "predicted": predicted}, where)
     labels = _classes(labels, where)
     rows = _class_numbers(true, labels, where, "true")
     columns = _class_numbers(predicted, labels, where, "predicted")

@@ -368,7 +368,9 @@ def pass_hat_k(
     c: int,  # of them correct, 0 <= c <= n
     k: int,  # tries that must all be right, 1 <= k <= n
 ) -> float:
-    "Unbiased estimate of P(all of k tries are right) (Yao et al. 2024, section 3)."
+    """Unbiased estimate of P(all of k tries are right) (Yao et al. 2024, section 3).
+
+    n: samples drawn for one problem; c: of them correct; k: tries, at most n."""
     n = as_count(n, where="pass_hat_k", name="n")
     k = as_count(k, where="pass_hat_k", name="k", maximum=n, code="counts")
     c = as_count(c, where="pass_hat_k", name="c", minimum=0, maximum=n, code="counts")

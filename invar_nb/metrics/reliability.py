@@ -22,6 +22,7 @@ from invar_nb.foundations.refuse import (
     as_count,
     as_fraction,
     as_vector,
+    check_length,
     find_precision,
     lock,
     refuse,
@@ -49,8 +50,11 @@ def as_outcomes(
 ) -> np.ndarray:
     "The values as float64: right or wrong (1, 0), or numbers of classes from 0."
     if classes == 2:
-        return as_booleans(values, where=where, name=name, length=n).astype(float)
-    y = as_vector(values, where=where, name=name, length=n, minimum=0, maximum=classes - 1)
+        outcomes = as_booleans(values, where=where, name=name)
+        check_length(outcomes, n, where, name, "example")
+        return outcomes.astype(float)
+    y = as_vector(values, where=where, name=name, minimum=0, maximum=classes - 1)
+    check_length(y, n, where, name, "example")
     must = f"{name} must be whole numbers"
     refuse_first(y % 1 != 0, y, where, must, "Number the classes from 0")
     return y

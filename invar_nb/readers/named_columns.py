@@ -12,6 +12,7 @@ import math
 import os
 import re
 import shlex
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain, repeat
@@ -20,7 +21,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from ..arms.arm import Scores, is_frame, listed
+from ..arms.arm import Arm, Scores, is_frame, listed
 from ..arms.window_losses import LOSS_NAMES, WindowLosses, as_means
 from ..arms.windows import SPLITS
 from ..files.answers import ELSEWHERE, one_temperature
@@ -633,7 +634,19 @@ _MEASURED = ("loss", "score")  # roles of the columns that are compared
 _NUMBERS = ("loss", "tokens", "n_bytes", "score", "samples")  # roles of columns of numbers
 
 
-def _cells_of(table: Table, column: str, role: str, has_arrays: bool) -> Sequence:
+_FILL = {  # whether rows without a value were left out -> the cure for one
+    False: "Fill it in, or compare the rows that have one: intersect=True",
+    True: "Fill it in: no row has all its values",
+}
+
+
+def _cells_of(
+    table: Table,
+    column: str,
+    role: str,
+    has_arrays: bool,
+    intersect: bool,  # whether rows without a value were left out
+) -> Sequence:
     "The cells of a column in the form that its role needs: lists, numbers or names."
     kind = role.partition(" ")[0]
     if has_arrays and role in ("loss", *BESIDE):
@@ -641,8 +654,7 @@ def _cells_of(table: Table, column: str, role: str, has_arrays: bool) -> Sequenc
     if role == "temperature":
         return table.column(column, missing=())  # not every row need say it
     if kind in _MEASURED:
-        cure = "Fill it in, or compare the rows that have one: intersect=True"
-        return table.numbers(column, flags=kind == "score", cure=cure)
+        return table.numbers(column, flags=kind == "score", cure=_FILL[intersect])
     if kind in _NUMBERS:
         return table.numbers(column)
     return table.name_column(column)
@@ -759,7 +771,7 @@ def read_columns(
         table, n_before = _leave_out_gaps(table, choice)
     has_arrays = choice.names.get("loss") in ARRAYS
     cells = {
-        role: _cells_of(table, choice.in_file(name), role, has_arrays)
+        role: _cells_of(table, choice.in_file(name), role, has_arrays, bool(roles.intersect))
         for role, name in choice.names.items()
     }
     if has_arrays:
@@ -850,10 +862,11 @@ def _refuse_repeated(
     """
     first_rows = np.unique(codes, return_index=True)[1]
     i = int(np.flatnonzero(first_rows[codes] != np.arange(len(codes)))[0])
+    first = int(first_rows[codes[i]])
     refuse(
         f"{plain.table.where}, {plain.table.place(i)}",
         "every id must occur once",
-        f"{plain.cells['id'][i]!r} again{in_column}",
+        f"{plain.cells['id'][i]!r} again{in_column}, as in {plain.table.place(first)}",
         cure,
         code="repeated",
     )
@@ -974,30 +987,41 @@ def refuse_unequal(
     for name, rows in baseline_rows.items():
         new_rows = candidate_rows.get(name, rows)
         if len(new_rows) > len(rows):
-            _refuse_more_rows(name, candidate.table, new_rows, baseline.table, rows)
+            _refuse_more_rows(name, candidate, new_rows, baseline, rows)
         if len(rows) > len(new_rows):
-            _refuse_more_rows(name, baseline.table, rows, candidate.table, new_rows)
+            _refuse_more_rows(name, baseline, rows, candidate, new_rows)
 
 
 def _refuse_more_rows(
     name: str,  # the id
-    table: Table,  # with more rows of it
+    plain: PlainColumns,  # with more rows of it
     rows: list[int],
-    table_with_fewer: Table,
+    with_fewer: PlainColumns,
     fewer_rows: list[int],
 ) -> None:
     "Refuse two tables because the first one has more rows of an id than the other."
-    path = table_with_fewer.where.partition(": ")[2]
+    path = with_fewer.table.where.partition(": ")[2]
+    cure = "Say repeats='unequal' to average what each file has, or complete the file"
+    if "score" not in plain.names:
+        cure = "Remove the row that was written twice, or complete the other file"
     refuse(
-        f"{table.where}, {table.place(rows[-1])}",
+        f"{plain.table.where}, {plain.table.place(rows[-1])}",
         "both files must have as many rows of an id",
-        f"{name!r} {_count_in_words(len(rows))}, and "
+        f"{name!r} {_count_in_words(len(rows))}{_all_lines(plain.table, rows)}, and "
         f"{_count_in_words(len(fewer_rows))} in {path} "
-        f"({table_with_fewer.place(fewer_rows[-1])})",
-        "Say repeats='unequal' to average what each file has, or complete the file",
+        f"({with_fewer.table.place(fewer_rows[-1])})",
+        cure,
         error=PairingError,
         code="repeats",
     )
+
+
+def _all_lines(table: Table, rows: Sequence[int]) -> str:
+    "' (lines 7 and 14)', for the two rows of an id; '' for more, of which the last is named."
+    if len(rows) != 2:
+        return ""
+    unit, _, first = table.place(rows[0]).partition(" ")
+    return f" ({unit}s {first} and {table.rows[rows[1]]})"
 
 # %% ../../nbs/readers/06_named_columns.ipynb #doc0
 def _numbers_within(codes: np.ndarray) -> np.ndarray:
@@ -1391,6 +1415,29 @@ def _have_other_counts(arms: Sequence[Mapping[str, Scores]]) -> bool:
     return False
 
 
+def _have_other_windows(baseline: Arm, candidate: Arm, intersect: bool) -> bool:
+    """Whether two arms of losses have other numbers of rows of a document.
+
+    Where rows may be left out, only if no row has the same name in both: rows are numbered
+    in their document only if some document has several."""
+    a = baseline.clusters
+    b = candidate.clusters
+    if baseline.kind != "losses" or a == b or None in (a, b):
+        return False
+    if intersect and not {*baseline.ids}.isdisjoint(candidate.ids):
+        return False
+    counts = Counter(a)
+    return any(counts.get(name, n) != n for name, n in Counter(b).items())
+
+
+def _are_unequal(arms: Sequence[Mapping[str, Arm]], reading: Reading) -> bool:
+    "Whether arms have other numbers of rows of an id, so that pairing would only say less."
+    if reading.repeats == "mean":
+        return _have_other_counts(arms)
+    first, *others = chain.from_iterable(by_task.values() for by_task in arms)
+    return any(_have_other_windows(first, arm, reading.intersect) for arm in others)
+
+
 def check_repeats(
     paths: Mapping[str, str | os.PathLike],  # name of an arm -> file
     reading: Reading,
@@ -1402,7 +1449,7 @@ def check_repeats(
 
     The tables are read again only where the arms, if given, show that the numbers may differ.
     """
-    if arms and not (reading.repeats == "mean" and _have_other_counts(arms)):
+    if arms and not _are_unequal(arms, reading):
         return
     roles = Roles(**{role.name: getattr(reading, role.name) for role in fields(Roles)})
     first, *tables = [

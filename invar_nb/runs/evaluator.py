@@ -56,6 +56,7 @@ from invar_nb.runs.runs import (
     find_failure,
     find_failures,
     pair_runs,
+    runs_of_frame,
     spelled,
 )
 from ..statistics.jackknife import Jackknife
@@ -930,6 +931,12 @@ class RunsArm:
     def __len__(self) -> int:
         return len(self.runs)
 
+    @classmethod
+    def of_frame(cls, frame: object) -> "RunsArm | None":
+        "The runs of a DataFrame with a column of seeds; None for any other table."
+        runs = runs_of_frame(frame)
+        return cls(runs=runs) if runs else None
+
     @staticmethod
     def judge(arms: Mapping, rules: Rules) -> Study:
         "Compare such arms under the rules of a study; `study` calls it."
@@ -1048,7 +1055,8 @@ def levels_of_runs(arms: Mapping[tuple[str, str], RunsArm], rules: Rules) -> Stu
     rows = []
     for (_, part), arm in arms.items():
         logged = dict.fromkeys(chain.from_iterable(run.metrics for run in arm.runs))
-        for name in rules.metrics or [name for name in logged if name != "seed"]:
+        logged.pop("seed", None)
+        for name in rules.metrics or logged:
             as_choice(name, logged, where="evaluate", name="metrics", error=UsageError)
             values = _values_over_seeds(arm.runs, name)
             rows.append(_level_row(part, name, values, rules.level))

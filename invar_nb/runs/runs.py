@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['TERMINALS', 'FIELDS', 'END_COLUMNS', 'ASSUMED', 'FINISHED', 'NO_COMMON_SEED', 'NAMES', 'RESERVED', 'spelled',
-           'ExperimentResult', 'end_of_run', 'read_row', 'find_failure', 'as_runs', 'read_runs', 'Failures',
-           'find_failures', 'RunPairs', 'pair_runs', 'differing', 'write_runs', 'ExperimentSpec']
+           'ExperimentResult', 'end_of_run', 'read_row', 'find_failure', 'as_runs', 'read_runs', 'runs_of_frame',
+           'Failures', 'find_failures', 'RunPairs', 'pair_runs', 'differing', 'write_runs', 'ExperimentSpec']
 
 # %% ../../nbs/runs/00_runs.ipynb #c002
 import math
@@ -422,6 +422,26 @@ def _runs_of_folder(folder: Path, seed: str | None) -> list[dict[str, object]]:
         must = "the seeds of a folder of runs must be in the names of its folders"
         refuse("read_runs", must, f"the column {seed!r}", "Leave it out")
     return read_trainer_runs(folder)
+
+
+def runs_of_frame(frame: object) -> tuple[ExperimentResult, ...]:
+    """The runs of a DataFrame with a column, or an index, of seeds; () for any other table.
+
+    Rows that also have an id, a document or an answer are no runs. As in a file, rows of a
+    table without a column for how a run ended count as finished."""
+    from invar_nb.readers.named_columns import ARRAYS, DOCUMENTS, USUAL
+    from invar_nb.readers.recognise import SEEDS
+
+    index = getattr(getattr(frame, "index", None), "name", None)
+    if index in SEEDS:
+        frame = frame.reset_index()
+    names = {str(name) for name in frame.columns}
+    has_ids = index is not None and index not in SEEDS
+    of_examples = {*USUAL["id"], *DOCUMENTS, *ARRAYS, "label", "prediction"}
+    if has_ids or names.isdisjoint(SEEDS) or names & of_examples:
+        return ()
+    ends = {name.strip().lower() for name in names} & {*END_COLUMNS}
+    return read_runs(frame, terminal=None if ends else "ok")
 
 
 def _usual_seed(names: Sequence[str]) -> str:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..comparison.rows import BASELINE
+from ..files.losses import read_losses
 from ..readers.lm_eval import LM_EVAL
 from .arm_kind import LOCAL, SCORED, check_beside_models
 from .options import UNREAD, refuse_unread, usage
@@ -258,6 +259,8 @@ def check_control_file(path: Path, scoring: Comparing) -> None:
         usage("a control file belongs to one text", ", ".join(scoring.texts), "Leave it out")
     if path.suffix not in (".jsonl", ".parquet"):
         usage("a control file must be .jsonl or .parquet", repr(str(path)), "Rename it")
+    if path.is_file():
+        read_losses(path)  # a file that cannot be read is refused before any scoring
 
 # %% ../../nbs/shell/23_check_job.ipynb #cj15
 def situations_of(comparison: Comparison) -> set[str]:

@@ -269,6 +269,9 @@ def evaluate_files(
         (BASELINE, part): arm for part, arm in arms_alone(arguments, asked, columns).items()
     }
     kinds = dict.fromkeys(arm.kind for arm in arms.values())
+    if "runs" in kinds and len(kinds) > 1:
+        must = "runs over seeds must be evaluated by themselves"
+        usage(must, f"files with {' and '.join(kinds)}", "Evaluate the other files apart")
     metrics: dict[str, None] = {}
     for arm in arms.values():
         metrics |= dict.fromkeys(find_metrics(asked, arm.kind, kinds, [arm]))

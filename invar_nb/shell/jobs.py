@@ -231,20 +231,20 @@ def find_metrics(
     """The metrics to compute for one part; [] for the usual ones.
 
     A part is one text, one task or one set of questions. Of the metrics that were typed, a
-    part gets those of its kind of evidence. Raises UsageError for a metric that is not known,
-    or where the typed ones leave a part without any.
+    part gets all but those of another part's kind of evidence. Raises UsageError for a metric
+    that is not known, or where the typed ones leave a part without any.
     """
     metrics = _with_mistakes(asked, kind, kinds, arms)
     _check_metrics(asked, kinds, arms)
-    metrics_of_part = [name for name in metrics if _may_be_of(name, kind)]
+    metrics_of_part = [name for name in metrics if not _is_of_another(name, kind, kinds)]
     if metrics and not metrics_of_part and len(kinds) > 1:
         usage(
             "--metric must name one for each kind of task or text",
             f"none for {kind}",
             f"Add one of {', '.join(m.name for m in METRICS.of_kind(kind))}",
         )
-    # Where all parts are of one kind, `check_kinds` refuses metrics of another.
-    return metrics_of_part or metrics
+    # `check_kinds` refuses metrics of a kind that no part has.
+    return metrics_of_part
 
 
 def _with_mistakes(
@@ -264,9 +264,11 @@ def _with_mistakes(
     return (metrics or _metrics_of_all(arms)) + [f"mistake:{text}" for text in asked.mistakes]
 
 
-def _may_be_of(name: str, kind: str) -> bool:
-    "Whether a metric fits a kind of evidence; a name that is not known may, say of a score."
-    return name not in METRICS or METRICS[name].kind == kind
+def _is_of_another(name: str, kind: str, kinds: Collection[str]) -> bool:
+    "Whether a metric is of another kind than a part, and other parts have evidence of it."
+    if kind == "runs" or name not in METRICS:
+        return False  # a column of runs may have the name of a metric; another name, a score
+    return METRICS[name].kind != kind and METRICS[name].kind in kinds
 
 
 def _check_mistakes(mistakes: Sequence[str], kind: str) -> None:

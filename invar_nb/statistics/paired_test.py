@@ -78,8 +78,8 @@ _SMALLEST_SCALE = 1e-135
 
 
 def paired_t_test(
-    candidate: object,  # one number per seed, shape (n,)
-    baseline: object,  # the same seeds in the same order
+    candidate: object,  # one number for each pair, such as a seed, shape (n,)
+    baseline: object,  # the same pairs in the same order
     *,
     level: float = 0.95,  # of the interval; 1 - level is the threshold of `significant`
 ) -> TTest:
@@ -118,9 +118,9 @@ def _check_pairs(c: np.ndarray, b: np.ndarray, where: str) -> None:
     if c.size != b.size:
         refuse(
             where,
-            "both arms must have one number per seed",
+            "both arms must have one number for each pair",
             f"{c.size} and {b.size} numbers",
-            "Run the missing seeds; nothing is cut",
+            "Give both the same pairs, in one order; nothing is cut",
             error=PairingError,
         )
     if c.size == 0:
@@ -128,7 +128,7 @@ def _check_pairs(c: np.ndarray, b: np.ndarray, where: str) -> None:
             where,
             "there must be at least one pair",
             "no pairs",
-            "Run both arms on at least one seed",
+            "Give both arms at least one number",
             error=PairingError,
         )
 
@@ -299,7 +299,7 @@ def sign_flip_test(
             where,
             "there must be at least one difference",
             "none",
-            "Run both arms on at least one seed",
+            "Give both arms at least one number",
             error=PairingError,
         )
     scale = as_vector([scale or 0.0], where=where, name="scale", minimum=0)[0]

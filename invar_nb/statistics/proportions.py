@@ -81,7 +81,9 @@ def pass_at_k(
     c: int,  # of them correct, 0 <= c <= n
     k: int,  # tries allowed, 1 <= k <= n
 ) -> float:
-    "Unbiased estimate of P(one of k tries is right) (Eq. proportion-pass; Chen et al. 2021)."
+    """Unbiased estimate of P(one of k tries is right) (Eq. proportion-pass; Chen et al. 2021).
+
+    n: samples drawn for one problem; c: of them correct; k: tries allowed, at most n."""
     where = "pass_at_k"
     if np.ndim(n) or np.ndim(c):
         refuse(
