@@ -674,6 +674,30 @@ def test_an_interval_lies_on_the_side_of_zero_that_its_test_shows(p, ends, shown
     )
 
 
+def test_changed_examples_are_those_of_any_mark_with_slice_and_cluster(tmp_path, monkeypatch):
+    "They were listed where the mark was the leading score and no clusters were named."
+    monkeypatch.chdir(tmp_path)
+    for name, wrong in (("a", ()), ("b", (3, 7))):
+        rows = [
+            f"e{i},{'de' if i % 2 else 'en'},d{i // 2},{i / 40},{int(i not in wrong)}"
+            for i in range(40)
+        ]
+        text = "id,language,document,f1,correct\n" + "\n".join(rows) + "\n"
+        (tmp_path / f"{name}.csv").write_text(text)
+    scores = ("--score", "f1", "--score", "correct", "--by", "language")
+    for more in ((), ("--column", "cluster=document")):
+        out = shell("compare", "a.csv", "b.csv", *scores, *more, "--out", "r", "--force")[1]
+        assert "Examples lost and won: invar-nb export r --examples" in out
+        cluster = ["", "", ""] if not more else [",cluster", ",d1", ",d3"]
+        assert shell("export", "r", "--examples")[1].splitlines() == [
+            f"candidate,part,score,change,id,label,before,after,language{cluster[0]}",
+            f"candidate,,correct,became wrong,e3,,1,0,de{cluster[1]}",
+            f"candidate,,correct,became wrong,e7,,1,0,de{cluster[2]}",
+        ]
+        page = (tmp_path / "r/report.md").read_text(encoding="utf-8")
+        assert "2 became wrong and 0 became right of 40, by correct." in page
+
+
 def test_every_changed_example_can_be_exported(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     n = 60
@@ -687,7 +711,8 @@ def test_every_changed_example_can_be_exported(tmp_path, monkeypatch):
     code, out, _ = shell("export", "r", "--examples")
     lines = out.strip().splitlines()
     assert code == 0
-    assert lines[0] == "candidate,part,change,id,label,before,after"
+    assert lines[0] == "candidate,part,score,change,id,label,before,after"
+    assert "candidate,,score,became right,q40,,0,1" in lines
     assert sum("became wrong" in line for line in lines) == 35
     assert sum("became right" in line for line in lines) == 20
     assert "'=HYPERLINK(1)" in out  # a spreadsheet does not run it

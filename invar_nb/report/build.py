@@ -42,7 +42,7 @@ from invar_nb.comparison.few_units import (
     farthest_unit,
     is_decided_by_few,
 )
-from ..comparison.levels import level_interval
+from ..comparison.levels import joined, level_interval
 from ..comparison.looks import Looks, stop_sentences
 from ..comparison.measured import Measured
 from ..comparison.passages import FEWEST_WINDOWS, Ranked, find_passages
@@ -692,7 +692,9 @@ def compared_level(
         metric = prepare_metric(d.metric, arm)  # by itself: a pair shares its bins
         if not metric.of_pair:
             value = value_of(metric, arm)
-        interval, _ = level_interval(metric, arm, study.rules.level)
+        measured = level_interval(metric, arm, study.rules.level)
+        interval = measured.interval
+        beside = joined([measured.doubt, beside])
     return ArmLevel(
         title=d.title,
         unit=d.unit,

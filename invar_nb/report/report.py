@@ -7,7 +7,8 @@ __all__ = ['ASK', 'WRITTEN_IF_SET', 'FORMS', 'PAGES', 'FORMULA', 'SLICE_COLUMNS'
            'parse_object', 'runs_bytes', 'parse_runs', 'weights_bytes', 'parse_weights', 'EvidenceFile',
            'evidence_name', 'evidence_file', 'library_versions', 'peak_memory', 'cost_so_far', 'seeds_of',
            'describe_environment', 'Report', 'seal', 'report_of', 'key_fields', 'flat_change', 'flat_level', 'flat_row',
-           'spreadsheet_cell', 'slices_csv', 'examples_csv', 'render', 'files_of_older', 'printed_rows']
+           'spreadsheet_cell', 'slices_csv', 'arms_of_pairs', 'changed_examples', 'examples_csv', 'render',
+           'files_of_older', 'printed_rows']
 
 # %% ../../nbs/report/12_report.ipynb #f93ca539
 import csv
@@ -18,7 +19,7 @@ import platform
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from importlib import metadata
 from pathlib import Path
@@ -62,6 +63,7 @@ from invar_nb.report.document import (
     ExitSection,
     KeySection,
     LevelSection,
+    PairSection,
     RowSection,
     plain,
 )
@@ -69,7 +71,7 @@ from .figures import visible
 from .page import render_html, render_markdown
 from .pictures import answer_forest, leads_of, reliability_pictures
 from .shown import axis_of
-from .tables import changed_answers, compact_table, right_examples
+from .tables import changed_answers, compact_table, marks_of_both
 from .wording import heading_of
 from ..runs.evaluator import RunsArm
 from ..runs.runs import read_row
@@ -523,7 +525,35 @@ def slices_csv(document: Document) -> str:
     return out.getvalue()
 
 
-EXAMPLE_COLUMNS = ("candidate", "part", "change", "id", "label", "before", "after")
+EXAMPLE_COLUMNS = ("candidate", "part", "score", "change", "id", "label", "before", "after")
+
+
+def arms_of_pairs(
+    document: Document, arms: Mapping[tuple[str, str], Arm]
+) -> Iterator[tuple[PairSection, Arm, Arm]]:
+    "Each pair of a document with the arms of baseline and candidate."
+    for pair in document.pairs:
+        yield pair, arms[BASELINE, pair.part], arms[pair.candidate, pair.part]
+
+
+def changed_examples(
+    document: Document, arms: Mapping[tuple[str, str], Arm]
+) -> Iterator[dict[str, object]]:
+    """Each example whose answer became wrong or right, by each score that says so.
+
+    With EXAMPLE_COLUMNS it has its cluster and the slices that it is in.
+    """
+    for pair, baseline, candidate in arms_of_pairs(document, arms):
+        place = {name: i for i, name in enumerate(baseline.ids)}
+        for score in marks_of_both(baseline, candidate):
+            changed = changed_answers(baseline, candidate, len(baseline), score)
+            for change, name, *answer in changed.rows:
+                i = place[name]
+                values = (pair.candidate, pair.part, score, change, name, *answer)
+                further = {column: of_each[i] for column, of_each in baseline.slices.items()}
+                if baseline.clusters is not None:
+                    further["cluster"] = baseline.clusters[i]
+                yield dict(zip(EXAMPLE_COLUMNS, values, strict=True)) | further
 
 
 def examples_csv(document: Document, arms: Mapping[tuple[str, str], Arm]) -> str:
@@ -531,19 +561,19 @@ def examples_csv(document: Document, arms: Mapping[tuple[str, str], Arm]) -> str
 
     '' where no arm has examples that are right or wrong; a heading alone where none changed.
     """
+    pairs = arms_of_pairs(document, arms)
+    if not any(marks_of_both(baseline, candidate) for _, baseline, candidate in pairs):
+        return ""
+    rows = [*changed_examples(document, arms)]
+    columns = dict.fromkeys(EXAMPLE_COLUMNS)
+    for row in rows:
+        columns |= dict.fromkeys(row)
     out = io.StringIO()
-    table = csv.writer(out, lineterminator="\n")
-    table.writerow(EXAMPLE_COLUMNS)
-    has_examples = False
-    for pair in document.pairs:
-        baseline = arms[BASELINE, pair.part]
-        candidate = arms[pair.candidate, pair.part]
-        if right_examples(baseline) is None or right_examples(candidate) is None:
-            continue
-        has_examples = True
-        for row in changed_answers(baseline, candidate, most=len(baseline)).rows:
-            table.writerow(map(spreadsheet_cell, (pair.candidate, pair.part, *row)))
-    return out.getvalue() if has_examples else ""
+    table = csv.DictWriter(out, columns, lineterminator="\n")
+    table.writeheader()
+    for row in rows:
+        table.writerow({name: spreadsheet_cell(value) for name, value in row.items()})
+    return out.getvalue()
 
 
 @usual_rounding

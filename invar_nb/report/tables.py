@@ -15,7 +15,8 @@ __all__ = ['Cell', 'WIDEST', 'ANSWER_COLUMNS', 'BESIDE', 'TITLE', 'SIZE_OF_SLICE
            'blind_spot_sentence', 'blind_spot_numbers', 'fallback_text', 'rests_rows', 'has_one_value',
            'rests_in_common', 'rests_by_pair', 'gate_word', 'gate_table', 'brief', 'origin_rows', 'differs',
            'origins_that_differ', 'origins_in_common', 'pooled_table', 'looks_table', 'design_table', 'passage_cells',
-           'passage_tables', 'ChangedAnswers', 'right_examples', 'changed_answers', 'dataset_table', 'language_table']
+           'passage_tables', 'ChangedAnswers', 'scores_of', 'right_examples', 'marks_of_both', 'answer_cells',
+           'changed_answers', 'dataset_table', 'language_table']
 
 # %% ../../nbs/report/09_tables.ipynb #tab02
 import re
@@ -28,7 +29,7 @@ from typing import Literal
 
 import numpy as np
 
-from ..arms.arm import Arm, natural_order
+from ..arms.arm import Arm, Scores, natural_order
 from ..comparison.few_units import loss_text, rounded_down
 from ..comparison.headline import WORST_FIRST
 from ..comparison.rows import BASELINE
@@ -1119,11 +1120,13 @@ class ChangedAnswers:
     n_right: int = 0  # became right
     n: int = 0  # all examples
     n_listed: int = 15  # of each of the two, at most
+    score: str = ""  # which says so, where it is not the leading one
 
     @property
     def sentence(self) -> str:
         "How many examples became wrong and right, of how many."
-        text = f"{self.n_wrong} became wrong and {self.n_right} became right of {self.n}."
+        text = f"{self.n_wrong} became wrong and {self.n_right} became right of {self.n}"
+        text += f", by {self.score}." if self.score else "."
         if max(self.n_wrong, self.n_right) > self.n_listed:
             text += (
                 f" The first {self.n_listed} of each are listed; "
@@ -1137,35 +1140,69 @@ class ChangedAnswers:
         return Table.of(["", "example", "label", "before", "after"], self.rows).dense()
 
 
-def right_examples(arm: Arm) -> np.ndarray | None:
-    "Whether each example is right, shape (n,); None where examples are not right or wrong."
+def scores_of(arm: Scores) -> dict[str, np.ndarray]:
+    "All scores of an arm by name, each of shape (n,), the leading one first."
+    return {arm.score: arm.values, **arm.others}
+
+
+def right_examples(arm: Arm) -> dict[str, np.ndarray]:
+    """Whether each example is right, shape (n,), by the score that says so.
+
+    Of answers that is "accuracy"; of scores each one that is 0 or 1 throughout.
+    """
     if arm.kind == "answers":
-        return np.asarray(arm.correct, dtype=bool)
-    if arm.kind != "scores" or not np.isin(arm.values, (0, 1)).all():
-        return None
-    return arm.values == (1 if arm.better == "higher" else 0)
+        return {"accuracy": np.asarray(arm.correct, dtype=bool)}
+    if arm.kind != "scores":
+        return {}
+    right = {}
+    for name, marks in scores_of(arm).items():
+        is_lower_better = name in arm.lower if name in arm.others else arm.better == "lower"
+        if np.isin(marks, (0, 1)).all():
+            right[name] = marks == (0 if is_lower_better else 1)
+    return right
 
 
-def changed_answers(baseline: Arm, candidate: Arm, most: int = 15) -> ChangedAnswers:
+def marks_of_both(baseline: Arm, candidate: Arm) -> list[str]:
+    "The scores by which the examples of both arms are right or wrong, the leading one first."
+    of_candidate = right_examples(candidate)
+    return [name for name in right_examples(baseline) if name in of_candidate]
+
+
+def answer_cells(baseline: Arm, candidate: Arm, score: str, i: int) -> list[Cell]:
+    "The label of example i, and what both models answered; of a score the two marks."
+    if baseline.kind == "answers":
+        return [baseline.label[i], baseline.prediction[i], candidate.prediction[i]]
+    return [None, *(int(scores_of(arm)[score][i]) for arm in (baseline, candidate))]
+
+
+def changed_answers(
+    baseline: Arm,
+    candidate: Arm,
+    most: int = 15,
+    score: str | None = None,  # one of `marks_of_both`; None: the first
+) -> ChangedAnswers:
     """The examples of which the answer became wrong or right.
 
     There are none where examples are not right or wrong.
     """
-    was_right = right_examples(baseline)
-    is_right = right_examples(candidate)
-    if was_right is None or is_right is None:
+    scores = marks_of_both(baseline, candidate)
+    if not scores:
         return ChangedAnswers()
+    score = score or scores[0]
+    was_right = right_examples(baseline)[score]
+    is_right = right_examples(candidate)[score]
     became = {"became wrong": was_right & ~is_right, "became right": ~was_right & is_right}
     order = sorted(range(len(baseline)), key=lambda i: natural_order(baseline.ids[i]))
     rows = []
     for word, has_changed in became.items():
-        for i in [i for i in order if has_changed[i]][:most]:
-            answer = [None, None, None]  # of a score only the mark is known
-            if baseline.kind == "answers":
-                answer = [baseline.label[i], baseline.prediction[i], candidate.prediction[i]]
-            rows.append([word, baseline.ids[i], *answer])
+        rows += [
+            [word, baseline.ids[i], *answer_cells(baseline, candidate, score, i)]
+            for i in [i for i in order if has_changed[i]][:most]
+        ]
+    is_leading = baseline.kind == "answers" or score == baseline.score
     return ChangedAnswers(
         rows=rows,
+        score="" if is_leading else score,
         n_wrong=int(became["became wrong"].sum()),
         n_right=int(became["became right"].sum()),
         n=len(baseline),

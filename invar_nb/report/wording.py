@@ -10,8 +10,8 @@ __all__ = ['EXIT_FIRST', 'MOST_NAMED', 'LOSSES', 'METHODS', 'NOISY_SETTINGS', 'E
            'lacks_margin', 'no_margin_sentence', 'perhaps_within_sentence', 'is_perhaps_within', 'is_loss',
            'has_own_margin', 'of_mean_sentences', 'nats_sentence', 'pairing_sentence', 'levels_rest_line',
            'lower_perplexity_sentence', 'rests_sentences', 'rests_line', 'ignored_line', 'dof_of', 'discordance_of',
-           'Churn', 'churn_of', 'has_churn', 'chance_to_find', 'smallest_found', 'bears_claim', 'has_known_rates',
-           'rate_text', 'Laws', 'laws_of', 'rates_of_one', 'rates_of_several', 'rule_clause', 'may_err', 'rule_line',
+           'Churn', 'churn_of', 'chance_to_find', 'smallest_found', 'bears_claim', 'has_known_rates', 'rate_text',
+           'Laws', 'laws_of', 'rates_of_one', 'rates_of_several', 'rule_clause', 'may_err', 'rule_line',
            'unmeasured_line', 'kernels_sentence', 'own_metrics', 'blind_line', 'found_sentence', 'settings_text',
            'noise_lines', 'weights_lines', 'looks_line', 'exit_needs_words', 'exit_note', 'first_failed',
            'deciding_gates', 'gate_line', 'deciding_candidates', 'required_lines', 'passages_of', 'passage_lines',
@@ -533,12 +533,6 @@ def churn_of(value: ChangeSection) -> Churn | None:
     gain = -value.delta if value.better == "lower" else value.delta
     n_more_right = round(gain * value.n_units)
     return Churn(lost=(n_changed - n_more_right) // 2, won=(n_changed + n_more_right) // 2)
-
-
-def has_churn(document: Document) -> bool:
-    "Whether an example of some candidate was lost or won."
-    churns = [churn_of(row.value) for row in document.of_role("lead", "rest")]
-    return any(churn.lost or churn.won for churn in churns if churn)
 
 
 def chance_to_find(value: ChangeSection, margin: float) -> float:

@@ -156,7 +156,7 @@ def save_report(
     The facts are those of report.json, with the exit code and the path.
     """
     from invar_nb.report.answer import summary
-    from invar_nb.report.wording import has_churn
+    from invar_nb.report.report import changed_examples
 
     report.save(out, force=force, journals=journals)
     post_summary(report.to_markdown())
@@ -171,7 +171,7 @@ def save_report(
         f"Report: {out / 'report.html'}{contents}",
         f"Check:  invar-nb verify {folder}",
     ]
-    if has_churn(report.content):
+    if next(changed_examples(report.content, report.arms), None):
         lines.append(f"Examples lost and won: invar-nb export {folder} --examples")
     return report.document() | facts, "\n".join(lines)
 
