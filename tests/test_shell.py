@@ -131,6 +131,30 @@ def test_a_ranking_says_what_stops_and_answers_lead_to_their_examples(tmp_path, 
     assert "lost and won" not in shell("compare", "old.csv", "old.csv", "--out", "same")[1]
 
 
+def test_compare_models_takes_the_score_that_its_refusal_asks_for(tmp_path):
+    for name, shift in (("old", 0), ("new", 0.01)):
+        rows = [f"e{i},d{i // 5},{(i % 7) / 10 + shift},{i % 2}" for i in range(60)]
+        text = "id,document,f1,correct\n" + "\n".join(rows) + "\n"
+        (tmp_path / f"{name}.csv").write_text(text)
+    old, new = tmp_path / "old.csv", tmp_path / "new.csv"
+    with pytest.raises(ContractError, match="score='f1'"):
+        compare_models(old, new, cluster="document")
+    found = compare_models(old, new, cluster="document", score="f1")
+    assert found.row.value.title == "f1" and found.row.value.n_units == 12
+    both = compare_models(old, new, score=["f1", "correct"])
+    assert {row.value.title for row in both} == {"f1", "correct"}
+
+
+@pytest.mark.parametrize("typed, meant", [("odl.csv", "old.csv"), ("bse/x.parquet", None)])
+def test_a_file_that_is_probably_meant_is_named(typed, meant, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("old.csv").write_text("id,f1\na,1\n")
+    Path("old.txt").write_text("")
+    err = shell("compare", "old.csv", typed)[2]
+    assert (f"got {typed!r}. Did you mean {meant!r}?" in err) == bool(meant)
+    assert meant or "Check the path, or score it" in err
+
+
 def test_several_tables_of_runs_are_one_report(files):
     "The worst candidate decides; a table whose run failed is named, and an absolute margin is a share of the baseline's mean."
     worse, failed = files / "r2.csv", files / "r3.csv"

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 # %% ../../nbs/shell/08_arm_kind.ipynb #c000
-from ..foundations.refuse import UsageError
+from ..foundations.refuse import UsageError, nearest
 from ..foundations.store import as_path
 from ..models.load import is_gguf
 from ..readers.reader import Reading
@@ -106,7 +106,21 @@ def _check_hub_id(argument: str) -> None:
     is_file_name = as_path(argument).suffix in FILE_ENDINGS
     if is_file_name or not re.fullmatch(HUB_ID, argument):
         cure = f"Check the path, or {_cure_of_missing(argument)}"
+        if near := _file_beside(argument):
+            cure = f"Did you mean {near!r}?"
         usage("the model or file must exist", repr(argument), cure)
+
+
+def _file_beside(argument: str) -> str | None:
+    "The path in the same folder that was probably meant; None where none has such a name."
+    path = as_path(argument)
+    try:
+        names = os.listdir(path.parent)
+    except OSError:  # no such folder, or one that may not be read
+        return None
+    alike = [name for name in names if Path(name).suffix == path.suffix]
+    name = nearest(path.name, alike)
+    return str(path.parent / name) if name else None
 
 # %% ../../nbs/shell/08_arm_kind.ipynb #c013
 LOCAL = ("model", "hub")  # kinds that are loaded on this machine
