@@ -245,7 +245,7 @@ def test_the_command_of_a_row_answers(command, evidence, capsys):
     if "--out" in command:
         return
     assert re.match(
-        r"\d parts: |Improved|Regressed|Worse|Equivalent|Inconclusive|Identical|Undecided|No regression",
+        r"\d (parts: |texts, )|Improved|Regressed|Worse|Equivalent|Inconclusive|Identical|Undecided|No regression",
         said.out,
     ), said.out
     assert (
@@ -789,7 +789,100 @@ def test_documents_of_other_numbers_of_windows_in_memory_are_named():
 
 
 def test_each_of_several_texts_in_one_table_has_a_row(evidence, capsys):
-    command = "compare base-texts.csv tuned-texts.csv --by text"
-    assert main(command.split()) in (0, 1)
+    command = "compare base-texts.csv tuned-texts.csv"
+    assert main([*command.split(), "--column", "part=text"]) in (0, 1)
+    out = capsys.readouterr().out
+    assert "2 texts, perplexity: " in out and all(
+        re.search(rf"^{name} +\d", out, re.M) for name in ("news", "code")
+    ), out
+    assert main([*command.split(), "--by", "text", "--out", "slices"]) in (0, 1)
     out = capsys.readouterr().out
     assert all(f"text {name}: perplexity" in out for name in ("news", "code")), out
+
+
+# --- parts: texts or tasks of one table, each with a claim of its own
+def write_parts(name, losses, shift=0.0, on=()):
+    "A table of 24 documents in each text; `shift` is added on the texts named."
+    rows = [
+        (text, f"d{i}", losses + (i * 7 + k) % 10 / 10 + shift * (text in on), 40)
+        for k, text in enumerate(("web", "code"))
+        for i in range(24)
+    ]
+    write_table(name, ("text", "document_id", "loss", "tokens"), rows)
+
+
+def test_a_loss_on_one_text_of_a_table_is_seen_and_can_be_allowed_there_alone(answered):
+    "All rows were one text: a merge that lost 3 % on code was equivalent."
+    write_parts("base.csv", 3)
+    write_parts("hurt.csv", 3, 0.03, on=("code",))
+    write_parts("fine.csv", 3)
+    parts = ("--column", "part=text")
+    code, text = answered("compare", "base.csv", "hurt.csv", "--margin", "5%")
+    assert code == 0 and "2 values of text occur: --column part=text judges each" in text, text
+    code, text = answered("compare", "base.csv", "fine.csv", "hurt.csv", *parts, "--out", "r")
+    assert code == 1 and "Exit code 1: perplexity regressed for hurt on code." in text, text
+    assert "Not worse on both texts: fine." in text and main(["verify", "r"]) == 0
+    code, text = answered("compare", "base.csv", "hurt.csv", *parts, "--margin", "code=5%")
+    assert code == 0 and "5 % for perplexity of code" in text, text
+    accepted = """[[accepted]]
+candidate = "hurt"
+metric = "perplexity"
+part = "{}"
+up_to = "5%"
+expires = 2099-01-01
+reason = "ticket 1"
+"""
+    for part, expected in (("code", 0), ("web", 1)):
+        Path("gate.toml").write_text(accepted.format(part))
+        line = ("compare", "base.csv", "fine.csv", "hurt.csv", *parts, "--study", "gate.toml")
+        code, text = answered(*line)
+        assert code == expected, text
+    code, text = answered("compare", "base.csv", "hurt.csv", *parts, "--task", "web")
+    assert code == 0 and "code" not in text.replace("Exit code", ""), text
+
+
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        (("--column", "part=txt"), "Did you mean 'text'?"),
+        (("--column", "part=loss"), "a column of parts must have at most 100 values"),
+        (("--column", "dataset=text"), "Write --column part=text"),
+        (("--task", "web"), "Say --column part=NAME, or leave tasks out"),
+        (("--column", "part=text", "--task", "wbe"), "Did you mean 'web'?"),
+    ],
+)
+def test_a_column_of_parts_is_checked(options, said, answered):
+    rows = [("web", f"d{i}", 3 + i / 200, 40) for i in range(120)]
+    for name in ("a.csv", "b.csv"):
+        write_table(name, ("text", "document_id", "loss", "tokens"), rows)
+    code, text = answered("compare", "a.csv", "b.csv", *options)
+    assert code in (2, 3) and said in text, text
+
+
+def test_a_text_that_one_table_lacks_is_named_and_can_be_left_out(answered):
+    write_parts("base.csv", 3)
+    write_parts("new.csv", 3)
+    lines = Path("new.csv").read_text().splitlines()
+    Path("new.csv").write_text("\n".join(x for x in lines if not x.startswith("code")) + "\n")
+    line = ("compare", "base.csv", "new.csv", "--column", "part=text")
+    code, text = answered(*line)
+    assert code == 3 and "no task 'code' in the candidate" in text, text
+    assert answered(*line, "--intersect")[0] in (0, 1)
+
+
+def test_scores_of_several_tasks_and_models_in_one_table(answered):
+    from invar_nb import compare_models
+
+    rows = [
+        (model, task, f"e{i}", (i * 7 + k) % 10 / 10 + 0.1 * (model == "new"))
+        for model in ("old", "new")
+        for k, task in enumerate(("law", "art"))
+        for i in range(30)
+    ]
+    write_table("all.csv", ("model", "task", "id", "f1"), rows)
+    columns = ("--column", "arm=model=old,new", "--column", "part=task")
+    code, text = answered("compare", "all.csv", *columns, "--score", "f1")
+    assert code == 0 and all(name in text for name in ("law", "art")), text
+    for name in ("old", "new"):
+        write_parts(f"{name}.csv", 3)
+    assert len([*compare_models("old.csv", "new.csv", part="text").leading]) == 2

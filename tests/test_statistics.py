@@ -19,6 +19,7 @@ from invar_nb.foundations.refuse import ContractError
 from invar_nb.statistics.bootstrap import (
     BootstrapPlan,
     Limit,
+    bca_p_value,
     bootstrap_analysis,
     bootstrap_interval,
     bootstrap_replicates,
@@ -558,3 +559,10 @@ def test_a_hundred_million_windows_pass_through_a_gibibyte():
         check=True,
     ).stdout.split()
     assert int(out[0]) == 10**8 and int(out[1]) < 1024
+
+
+def test_bca_p_value_without_acceleration_where_no_replicate_reaches_zero():
+    "It was a division by zero, as for changes that are symmetric and all on one side."
+    for below_zero in (0.0, 1.0):
+        assert bca_p_value(below_zero, 0.1, 0.0) == 0.0
+        assert bca_p_value(below_zero, 0.0, 0.0) == 0.0

@@ -254,6 +254,7 @@ class Source(msgspec.Struct, frozen=True):
     other_filters: list[Line] = []  # that could have been read
     perturbed_rows: Count = 0  # of HELM, which were not read
     grouping: dict[Line, Count] = {}  # column that may name clusters -> its values
+    parts: dict[Line, Count] = {}  # column that may name texts or tasks -> its values
     index: Literal["id", "not read"] | None = None  # how a column without a name is read
 
 

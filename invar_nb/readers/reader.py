@@ -45,6 +45,7 @@ class Reading(Roles):
     label: str | None = None  # column of the right answers
     prediction: str | None = None  # column of the answers given
     seed: str | None = None  # column of the seeds of runs
+    part: str | None = None  # column of the text or task of a row, each compared by itself
     labels: tuple[str, ...] = ()  # all classes of answers, in order; (): those that occur
     references: tuple[str, ...] = ()  # files with the right translation of each line
     tokenize: str = "13a"  # how BLEU splits translations into words

@@ -565,6 +565,11 @@ def _notes_on_rows(source: Mapping) -> Iterator[str]:
             f"Examples count as independent, but only {n_values:,} values of {column} occur: "
             f"--column cluster={column} counts these."
         )
+    for column, n_values in source.get("parts", {}).items():
+        yield (
+            f"All rows are judged together, but {n_values} values of {column} occur: "
+            f"--column part={column} judges each by itself."
+        )
 
 # %% ../../nbs/report/04_doubts.ipynb #bcut01
 def tokens_at_cut_off(arm: Arm | ArmSection) -> int:

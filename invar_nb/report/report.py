@@ -544,8 +544,8 @@ def changed_examples(
     With EXAMPLE_COLUMNS it has its cluster and the slices that it is in.
     """
     for pair, baseline, candidate in arms_of_pairs(document, arms):
-        place = {name: i for i, name in enumerate(baseline.ids)}
         for score in marks_of_both(baseline, candidate):
+            place = {name: i for i, name in enumerate(baseline.ids)}
             changed = changed_answers(baseline, candidate, len(baseline), score)
             for change, name, *answer in changed.rows:
                 i = place[name]

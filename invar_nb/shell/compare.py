@@ -190,6 +190,7 @@ def compare_models(
     same_unit: bool = False,  # scores in files are in one unit, however far apart
     cluster: str | None = None,  # of a table: the column that says what examples belong to
     id: str | None = None,  # of a table: the column that names the examples
+    part: str | None = None,  # of a table: the column of texts or tasks
     score: str | list | None = None,  # of a table or of tasks: the columns that are scores
     repeats: str = "refuse",  # of an id in a table; "mean" averages its rows
     better: str | None = None,  # of scores in files: "higher" or "lower"
@@ -216,7 +217,7 @@ def compare_models(
             task=task and _listed(task),
             same_unit=same_unit,
             intersect=rules.intersect,
-            column=_typed_columns(cluster=cluster, id=id),
+            column=_typed_columns(cluster=cluster, id=id, part=part),
             score=score and _listed(score),
             repeats=repeats,
         ),

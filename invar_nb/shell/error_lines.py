@@ -62,7 +62,7 @@ _SUBJECTS = (
 )
 _NAMES = (
     f"{_SUBJECTS}|allow_pickle|better|bos|cluster|first_window|id|intersect|loss|n_bytes|pieces|"
-    "prefix_token|references|repeats|same_unit|scale|score|slices|target|tasks|tokenize|"
+    "part|prefix_token|references|repeats|same_unit|scale|score|slices|target|tasks|tokenize|"
     "tokenizer|tokens"
 )
 _NO_ARGUMENT = r"(?<!\w)'[^']*'|(?<!\w)\"[^\"]*\"|[^\s'\"]*[/\\][^\s'\"]*"  # quoted, or a path

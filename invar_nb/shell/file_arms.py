@@ -50,6 +50,7 @@ def as_reading(
         label=roles.get("label"),
         prediction=roles.get("prediction"),
         seed=roles.get("seed"),
+        part=roles.get("part"),
         at=roles.get("rows", ""),
         arm=arms_in(columns),
         better=_one_or_all(better),

@@ -376,6 +376,8 @@ ROLES = {  # role that a column of a table may have -> its help line
     "label": "Column of answers with what is right.",
     "prediction": "Column of answers with what was said.",
     "seed": "Column of runs with their seeds.",
+    "part": "Column with the text or task of a row: each is a part of the comparison, with "
+    "a claim of its own.",
     "rows": "Path of the rows in a file of JSON, such as results.results.",
     "arm": "Column that says whose a row is, and its value for each "
     "model, the baseline first: optimizer=adamw,muon.",
@@ -395,6 +397,9 @@ _ROLES_OF_OTHERS = {  # what others call a role -> role
     "target": "label",
     "gold": "label",
     "model": "arm",
+    "text": "part",
+    "task": "part",
+    "dataset": "part",
 }
 
 

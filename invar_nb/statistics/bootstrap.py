@@ -394,7 +394,8 @@ def bca_p_value(
 ) -> float:
     "Two-sided p-value of no change: 1 - level of the interval that ends at 0 (@eq-bca-p)."
     r = float(ndtri(below_zero)) - bias
-    if 1 + a * r <= 0 or (math.isinf(r) and a * r <= 0):
+    is_beyond_all = math.isinf(r) and not a * r > 0  # 0 * inf, without acceleration, is NaN
+    if is_beyond_all or 1 + a * r <= 0:
         return 0.0  # no level reaches 0
     ratio = 1 / a if math.isinf(r) else r / (1 + a * r)
     return float(2 * ndtr(-abs(ratio - bias)))
