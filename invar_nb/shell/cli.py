@@ -200,7 +200,8 @@ _Candidates = _argument(
 )
 _Report = _argument("REPORT", "report.json or its folder.", Path)
 _REPORTED = (
-    "Folder for report and evidence. If the default exists, -2, -3, ... is appended. Default: "
+    "Folder for the report (report.html; summary.md to post) and its evidence. If the "
+    "default exists, -2, -3, ... is appended. Default: "
 )
 
 
