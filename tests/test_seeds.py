@@ -1,10 +1,12 @@
-"""A sweep over seeds as a reader of its report, its plan and its DataFrames meets it. The referee is the plain loop, or scipy."""
+"""Sweeps over seeds: what their reports, plans and DataFrames say."""
 
 import json
 
 import numpy as np
 import pytest
 from test_shell import shell
+
+from invar_nb.comparison.study import study
 
 # --- a sweep of four optimizers, in which one run crashed
 
@@ -51,3 +53,21 @@ def test_each_arm_alone_has_all_of_its_own_finished_runs(tmp_path):
     assert "3.292; 4 of 5 runs" in page and "3.099" in page
     code, out, _ = shell("verify", str(tmp_path / "report"))
     assert code == 0, out
+
+
+def test_a_seed_whose_run_failed_is_named_with_its_arm(tmp_path):
+    "In the terminal, the report and in Python, not only how many there are."
+    _, out, _ = shell(*sweep_command(tmp_path))
+    assert "Left out: seed 3, whose run failed in sgd." in " ".join(out.split())
+
+    def rows(lost):
+        ends = ["crash" if seed in lost else "ok" for seed in range(6)]
+        return [{"seed": k, "terminal": end, "loss": 2 + k / 10} for k, end in enumerate(ends)]
+
+    both = study(
+        {"baseline": rows([1]), "candidate": rows([2, 4])}, metrics="loss", drop_failed=True
+    )
+    assert (
+        "Left out: seed 1, whose run failed in the baseline; seeds 2, 4, whose runs failed in "
+        "the candidate." in " ".join(str(both).split())
+    )

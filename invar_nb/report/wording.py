@@ -241,14 +241,9 @@ def reason_of_windows(units: Sequence[UnitsSection]) -> str:
     return ""
 
 
-def seeds_sentences(
-    units: Sequence[UnitsSection], leads: Sequence[RowSection]
-) -> Iterator[str]:
+def seeds_sentences(units: Sequence[UnitsSection]) -> Iterator[str]:
     "Sentences on seeds that were left out, and on what decides where there are few."
     yield from dict.fromkeys(of_pair.words.pairing or "" for of_pair in units)
-    dropped = set().union(*(row.dropped for row in leads))
-    if dropped:
-        yield f"Left out: {counted(len(dropped), 'seeds')} of which a run failed."
     if min(of_pair.n for of_pair in units) < FEWEST:
         yield f"With fewer than {FEWEST} seeds the test decides, not the interval."
 
@@ -465,7 +460,7 @@ def rests_sentences(
     yield over_sentence(units, leads)
     yield reason_of_windows(units)
     if is_over_seeds:
-        yield from seeds_sentences(units, leads)
+        yield from seeds_sentences(units)
     elif len(leads) > 1 and not document.looks:
         yield from family_sentences(leads)
         yield perhaps_within_sentence(document, leads)

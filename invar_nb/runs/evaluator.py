@@ -1169,8 +1169,13 @@ def _seeds_about(pairs: RunPairs, candidate: str) -> dict[str, list[int] | str]:
     about = {}
     if pairs.dropped:
         about["dropped"] = list(pairs.dropped)
+    sentences = []
     if pairs.left_out:
-        about["left_out"] = pairs.left_out_sentence(candidate)
+        sentences.append(pairs.left_out_sentence(candidate))
+    if pairs.dropped:
+        sentences.append(pairs.dropped_sentence(candidate))
+    if sentences:
+        about["left_out"] = " ".join(sentences)
     return about
 
 
