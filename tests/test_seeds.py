@@ -4,9 +4,13 @@ import json
 
 import numpy as np
 import pytest
+from studies import losses
 from test_shell import shell
 
-from invar_nb.comparison.study import study
+from invar_nb.comparison.study import compare, study
+from invar_nb.foundations.refuse import UsageError
+from invar_nb.report.plan import plan_comparison
+from invar_nb.statistics.planning import Goal, Pilot
 
 # --- a sweep of four optimizers, in which one run crashed
 
@@ -44,9 +48,9 @@ def test_each_arm_alone_has_all_of_its_own_finished_runs(tmp_path):
     "Seed 3 crashed in sgd; it stays in the mean of the baseline, whose n is 5."
     shell(*sweep_command(tmp_path))
     report = json.loads((tmp_path / "report" / "report.json").read_text())
-    losses = [3.1046, 3.1097, 3.0977, 3.0954, 3.0891]
+    values = [3.1046, 3.1097, 3.0977, 3.0954, 3.0891]
     baseline, sgd = report["arms"]["baseline"], report["arms"]["sgd"]
-    assert baseline["levels"]["val/loss"]["value"] == pytest.approx(np.mean(losses), rel=1e-12)
+    assert baseline["levels"]["val/loss"]["value"] == pytest.approx(np.mean(values), rel=1e-12)
     assert (baseline["n"], baseline["levels"]["val/loss"]["beside"]) == (5, None)
     assert (sgd["n"], sgd["levels"]["val/loss"]["beside"]) == (5, "4 of 5 runs")
     page = (tmp_path / "report" / "report.md").read_text()
@@ -71,3 +75,129 @@ def test_a_seed_whose_run_failed_is_named_with_its_arm(tmp_path):
         "Left out: seed 1, whose run failed in the baseline; seeds 2, 4, whose runs failed in "
         "the candidate." in " ".join(str(both).split())
     )
+
+
+# --- how many seeds show a change of a known size
+
+
+BASE_LOSSES = [2.7245, 2.69322, 2.71519, 2.72324, 2.69199, 2.72146, 2.72047, 2.69505]
+DECAY_LOSSES = [2.72387, 2.69873, 2.71651, 2.72714, 2.70182, 2.72467, 2.71572, 2.6978]
+
+
+def write_sweeps(folder):
+    "Two tables of eight seeds: the files' paths."
+    paths = folder / "base.csv", folder / "wd.csv"
+    for path, values in zip(paths, (BASE_LOSSES, DECAY_LOSSES), strict=True):
+        rows = [f"finished,{seed},{loss}" for seed, loss in enumerate(values)]
+        path.write_text("\n".join(["State,seed,val_loss", *rows]) + "\n")
+    return [*map(str, paths)]
+
+
+def frames():
+    "The same tables as DataFrames."
+    pandas = pytest.importorskip("pandas")
+    return [
+        pandas.DataFrame({"seed": range(8), "val_loss": values})
+        for values in (BASE_LOSSES, DECAY_LOSSES)
+    ]
+
+
+def seeds_for(change, sd, power=0.8):
+    "The least n whose t test finds a change of this size with this power."
+    stats = pytest.importorskip("scipy.stats")
+    for n in range(2, 1000):
+        q = stats.t.ppf(0.975, n - 1)
+        if stats.nct.sf(q, n - 1, change * np.sqrt(n) / sd) >= power:
+            return n
+    raise AssertionError("no such n")
+
+
+def test_an_expected_change_is_planned_for_without_a_margin(tmp_path):
+    "The usual margin of 2 % turned the question into that of equivalence."
+    words = ("plan", *write_sweeps(tmp_path), "--metric", "val_loss", "--expect", "0.005")
+    code, out, _ = shell(*words)
+    text = " ".join(out.split())
+    assert code == 0 and "Goal: show a change of 0.184 % (0.005) with 80 % power" in text
+    assert "no margin" in text and "equivalent within" not in text
+    plan = json.loads(shell(*words, "--json")[1])
+    assert plan["goal"]["margin"] is None
+    pilot = plan["pilot"]
+    bound = pilot["sd"] * np.sqrt(7 / pytest.importorskip("scipy.stats").chi2.ppf(0.2, 7))
+    wanted = seeds_for(plan["goal"]["expected"], bound)
+    assert abs(plan["needed"]["windows"] - wanted) <= 1
+    with_margin = shell(*words, "--margin", "2%")[1]
+    assert "equivalent within 2 %" in " ".join(with_margin.split())
+
+
+def test_of_texts_too_an_expected_change_needs_no_margin(tmp_path):
+    code, out, _ = shell("plan", "--sd", "0.1", "--expect", "1%")
+    assert code == 0 and "Goal: show a change of 1 % with 80 % power" in " ".join(out.split())
+
+
+def test_a_change_as_large_as_the_margin_is_refused_in_the_words_that_were_typed(tmp_path):
+    words = ("plan", *write_sweeps(tmp_path), "--metric", "val_loss")
+    code, _, err = shell(*words, "--margin", "0.005", "--expect", "0.005")
+    assert code == 2 and "--margin 0.005 and --expect 0.005" in err
+    assert "seeds" in err and "text" not in err and "Leave --margin out" in err
+    with pytest.raises(UsageError, match="margin=None"):
+        Goal(margin=0.01, expected=0.01)
+
+
+def test_a_margin_of_0_is_none_in_a_plan(tmp_path):
+    words = ("plan", *write_sweeps(tmp_path), "--metric", "val_loss")
+    code, out, _ = shell(*words, "--margin", "0", "--expect", "0.005")
+    assert code == 0 and out == shell(*words, "--expect", "0.005")[1]
+    code, _, err = shell(*words, "--margin", "0")
+    assert code == 2 and "--expect" in err
+
+
+def test_a_plan_without_a_metric_proposes_the_plan_with_its_files(tmp_path):
+    files = write_sweeps(tmp_path)
+    code, _, err = shell("plan", *files, "--expect", "0.005")
+    assert code == 2 and f"invar-nb plan {files[0]} {files[1]} " in err
+    assert "--expect 0.005 --metric val_loss" in err
+    proposed = err.partition("Write: invar-nb ")[2].strip().removesuffix(".").split()
+    assert shell(*proposed)[0] == 0
+
+
+def test_plans_from_a_study_of_runs_and_from_two_frames(tmp_path):
+    base, decay = frames()
+    both = compare(base, decay, metrics="val_loss")
+    plan = plan_comparison(both, expected=0.002)
+    assert plan.items == "seeds" and plan.goal.margin is None
+    of_frames = plan_comparison(base, decay, metric="val_loss", expected=0.002)
+    assert of_frames.to_dict() == plan.to_dict()
+    assert plan_comparison(both).goal.margin == 0.02
+    several = study(
+        {
+            "baseline": both.arms["baseline", ""],
+            "a": both.arms["candidate", ""],
+            "b": both.arms["candidate", ""],
+        },
+        metrics="val_loss",
+    )
+    with pytest.raises(UsageError, match="one candidate"):
+        plan_comparison(several)
+    losses_pair = losses(0.05, n=60)
+    assert plan_comparison(compare(losses_pair)).needed == plan_comparison(losses_pair).needed
+
+
+def test_a_goal_of_a_change_alone_is_planned_for():
+    pilot = Pilot(sd=0.01, dof=7)
+    assert Goal(margin=None, expected=0.01).needs(pilot, 2) == Goal(
+        margin=0, expected=0.01
+    ).needs(pilot, 2)
+    assert (
+        Goal(margin=None, expected=0.005).needs(pilot, 2)
+        > Goal(margin=None, expected=0.01).needs(pilot, 2)
+        > 2
+    )
+
+
+def test_a_pilot_says_of_what_it_is_the_spread():
+    "Its standard deviation was estimated, from units that the caller names."
+    text = " ".join(str(plan_comparison(Pilot(sd=0.01, dof=7), units="seeds")).split())
+    assert "windows" not in text and "known" not in text
+    assert "Pilot: a standard deviation of 0.01 per seed, with 7 degrees of freedom" in text
+    unnamed = " ".join(str(plan_comparison(Pilot(sd=0.01, dof=7))).split())
+    assert "windows" not in unnamed and "known" not in unnamed

@@ -132,6 +132,7 @@ def line_of_runs(
     job: Job,
     names: Sequence[str],  # of metrics
     line: Sequence[str],  # arms and --out, as typed
+    command: str = "compare",  # or plan
 ) -> str:
     """Suggest a complete command line that compares runs, for the cure of an error message.
 
@@ -143,7 +144,7 @@ def line_of_runs(
     words += _words_of_directions(job, names)
     words += _words_of_margins(job, names)
     words += _other_words(job)
-    return shlex.join(["invar-nb", "compare", *words])
+    return shlex.join(["invar-nb", command, *words])
 
 
 def _words_of_directions(job: Job, names: Sequence[str]) -> list[str]:
@@ -197,6 +198,7 @@ def check_runs(
     job: Job,
     columns: Sequence[str],  # that may be metrics
     line: Sequence[str] = ("BASELINE", "CANDIDATE"),  # arms as typed, for the cure
+    command: str = "compare",  # that was typed, for the cure
 ) -> None:
     """Raise UsageError while a metric, a direction or a margin of runs is missing.
 
@@ -214,7 +216,7 @@ def check_runs(
     usage(
         f"runs need {' and '.join(row.what for row in missing)}",
         ", ".join(row.got for row in missing),
-        f"Write: {line_of_runs(job, names, line)}{note}",
+        f"Write: {line_of_runs(job, names, line, command)}{note}",
     )
 
 
