@@ -1797,7 +1797,7 @@ def test_what_a_per_cent_of_runs_is_of_and_the_margin_of_a_loss_in_nats(tmp_path
     said = str(study(ablation(), Rules(metrics=("accuracy", "val_loss"))))
     assert "per cent of the baseline's mean, shares too" in said.replace("\n  ", " ")
     cure = re.search(
-        r"2 % of val_loss is 0\.062; .* --margin (val_loss)=([\d.]+)%\.",
+        r"2 % of val_loss = 0\.062\. .* --margin (val_loss)=([\d.]+)%\.",
         said.replace("\n  ", " "),
     )
     assert cure and pytest.approx(float(cure[2]) / 100 * 3.1, rel=0.02) == 0.02

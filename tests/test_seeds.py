@@ -10,6 +10,8 @@ from test_shell import shell
 from invar_nb.comparison.study import compare, study
 from invar_nb.foundations.refuse import UsageError
 from invar_nb.report.plan import plan_comparison
+from invar_nb.runs.evaluator import MetricSpec, compare_runs, judge_runs
+from invar_nb.runs.runs import read_runs
 from invar_nb.statistics.planning import Goal, Pilot
 
 # --- a sweep of four optimizers, in which one run crashed
@@ -201,3 +203,120 @@ def test_a_pilot_says_of_what_it_is_the_spread():
     assert "Pilot: a standard deviation of 0.01 per seed, with 7 degrees of freedom" in text
     unnamed = " ".join(str(plan_comparison(Pilot(sd=0.01, dof=7))).split())
     assert "windows" not in unnamed and "known" not in unnamed
+
+
+# --- one meaning of a margin
+
+
+def test_a_margin_as_text_means_in_python_what_it_does_in_the_shell(tmp_path):
+    base, decay = frames()
+    files = write_sweeps(tmp_path)
+    for text in ("0.5%", "0.005"):
+        out = tmp_path / text
+        shell("compare", *files, "--metric", "val_loss", "--margin", text, "--out", str(out))
+        report = json.loads((out / "report.json").read_text())
+        of_text = compare(base, decay, metrics="val_loss", margin=text)
+        by_name = compare(base, decay, metrics="val_loss", margin={"val_loss": text})
+        assert of_text.row.margin == by_name.row.margin == report["rows"][0]["margin"]
+        spec = MetricSpec("val_loss", improvement_threshold=text)
+        arms = {
+            "baseline_runs": base.assign(State="finished"),
+            "candidate_runs": decay.assign(State="finished"),
+        }
+        assert compare_runs(spec, **arms).spec.improvement_threshold == of_text.row.margin
+        assert judge_runs(spec, **arms).improvement_threshold == of_text.row.margin
+    assert of_text.row.margin == pytest.approx(0.005 / np.mean(BASE_LOSSES), rel=1e-12)
+    assert compare(base, decay, metrics="val_loss", margin=0.005).row.margin == 0.005
+
+
+def test_a_margin_as_text_of_losses_and_what_is_refused():
+    both = losses(0.05, n=60)
+    for text in ("2%", "0.02", {"perplexity": "2%"}):
+        assert compare(both, margin=text).row.margin == 0.02
+    base, decay = frames()
+    for wrong, says in (("x", "2%"), ("-1", "2%"), ("5", "below its mean"), ("120%", "below")):
+        with pytest.raises(UsageError, match=says):
+            compare(base, decay, metrics="val_loss", margin=wrong)
+    two = [frame.assign(val_acc=0.5 + frame.seed / 100) for frame in (base, decay)]
+    with pytest.raises(UsageError, match="val_loss"):
+        compare(*two, metrics=["val_loss", "val_acc"], margin="0.005")
+    both = compare(*two, metrics=["val_loss", "val_acc"], margin="1%")
+    assert [row.margin for row in both.rows] == [0.01, 0.01]
+
+
+def test_every_result_of_runs_says_its_margin_both_ways(tmp_path):
+    base, decay = frames()
+    both = compare(base, decay, metrics="val_loss", margin="0.005")
+    sentence = "Margin: 0.184 % of val_loss = 0.005."
+    assert sentence in " ".join(str(both).split())
+    _, out, _ = shell(*sweep_command(tmp_path))
+    margins = "Margin: 2 % of val/loss = 0.062, 2 % of val/accuracy = 0.0124."
+    assert margins in " ".join(out.split())
+    alone = compare_runs(
+        MetricSpec("val_loss"),
+        baseline_runs=rows_of(BASE_LOSSES),
+        candidate_runs=rows_of(DECAY_LOSSES),
+    )
+    assert "Margin: 2 % of val_loss = 0.0542." in alone.summary()
+
+
+def rows_of(values):
+    return [{"seed": k, "terminal": "ok", "val_loss": x} for k, x in enumerate(values)]
+
+
+def test_two_metrics_are_proposed_margins_that_suit_them(tmp_path):
+    words = sweep_command(tmp_path)
+    code, _, err = shell(*words, "--margin", "0.005")
+    assert code == 2 and "--margin val/loss=0.005 --margin val/accuracy=2%" in err
+    code, _, err = shell(*words, "--margin", "1%")
+    assert "--margin val/loss=1% --margin val/accuracy=1%" in err
+
+
+# --- what is named
+
+
+def test_frames_whose_seeds_have_another_name_are_refused_for_that():
+    base, decay = (frame.rename(columns={"seed": "rng"}) for frame in frames())
+    with pytest.raises(UsageError, match="column of seeds.*rename.*'rng': 'seed'"):
+        compare(base, decay, metrics="val_loss")
+    named = [read_runs(frame, seed="rng", terminal="ok") for frame in (base, decay)]
+    assert compare(*named, metrics="val_loss").row.value.n == 8
+
+
+def test_a_direction_against_the_name_of_the_metric_is_noted(tmp_path):
+    files = write_sweeps(tmp_path)
+    words = ("compare", *files, "--metric", "val_loss", "--out", str(tmp_path / "report"))
+    note = "Higher val_loss counts as better, as was asked for; its name says lower."
+    _, out, _ = shell(*words, "--better", "higher")
+    assert note in " ".join(out.split())
+    assert note.replace("_", "\\_") in (tmp_path / "report" / "report.md").read_text()
+    _, out, _ = shell(*words, "--better", "lower", "--force")
+    assert "counts as better" not in out
+
+
+# --- the interval in the metric's own unit
+
+
+def test_the_interval_of_a_difference_is_that_of_the_paired_t_test():
+    stats = pytest.importorskip("scipy.stats")
+    base, decay = frames()
+    both = compare(base, decay, metrics="val_loss")
+    changes = np.subtract(DECAY_LOSSES, BASE_LOSSES)
+    low, high = stats.ttest_1samp(changes, 0).confidence_interval(0.95)
+    alone = compare_runs(
+        MetricSpec("val_loss"),
+        baseline_runs=rows_of(BASE_LOSSES),
+        candidate_runs=rows_of(DECAY_LOSSES),
+    )
+    for frame in (both.to_frame(), alone.to_frame()):
+        row = frame.iloc[0]
+        assert (row.difference, row.difference_low, row.difference_high) == pytest.approx(
+            (changes.mean(), low, high), rel=1e-6
+        )
+    line = f"Difference of the means: {changes.mean():+.3g} (95 % CI {low:.3g} to {high:.3g})."
+    assert line in " ".join(str(both).split())
+
+
+def test_an_end_near_0_shows_on_which_side_it_lies(tmp_path):
+    _, out, _ = shell(*sweep_command(tmp_path))
+    assert "(0.0 to" not in out and " to 0.0)" not in out

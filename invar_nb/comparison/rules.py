@@ -21,7 +21,7 @@ import numpy as np
 from ..arms.pair import Pair
 from ..arms.window_losses import WindowLosses, find_splits
 from ..arms.windows import scored_ranges
-from .claim import as_margin
+from .claim import as_margin, read_size
 from .difference import Settings
 from .rows import POOLING
 from .units import check_units, counted, step_of
@@ -190,8 +190,9 @@ class Rules(Settings):
         default=(), metadata=read_by(*get_args(StudyKind))
     )
     primary: str | None = None  # the leading metric of parts that have it
-    margin: Mapping[str, float] | float | None = field(  # by metric, or of the leading ones;
-        #   None: the metric's own (2 % of perplexity, 2 points of accuracy), else 0
+    margin: Mapping[str, float | str] | float | str | None = field(
+        # by metric, or of the leading ones; None: the metric's own (2 % of perplexity, 2
+        # points of accuracy), else 0; of runs "0.005" is in the metric's unit, 0.005 a share
         default=None,
         metadata=read_by("runs", "looks"),
     )
@@ -379,8 +380,10 @@ def _check_margin(margin: object) -> None:
 
 
 def _check_size(margin: object) -> None:
-    "Raise UsageError unless a margin is a number of at least 0."
-    if not is_margin(margin):
+    "Raise UsageError unless a margin is a number of at least 0, or a text of one."
+    if isinstance(margin, str):
+        read_size(margin)
+    elif not is_margin(margin):
         _refuse("margin must be a number of at least 0", margin, "Pass margin=0.02 for 2 %")
 
 
@@ -388,7 +391,7 @@ def _plain_margin(margin: object) -> object:
     "A margin with plain floats, as JSON needs: a Fraction becomes a float."
     if isinstance(margin, Mapping):
         return {name: _plain_margin(size) for name, size in margin.items()}
-    if margin is None or isinstance(margin, (int, float)):
+    if margin is None or isinstance(margin, (int, float, str)):
         return margin
     return float(margin)
 
