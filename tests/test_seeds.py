@@ -320,3 +320,11 @@ def test_the_interval_of_a_difference_is_that_of_the_paired_t_test():
 def test_an_end_near_0_shows_on_which_side_it_lies(tmp_path):
     _, out, _ = shell(*sweep_command(tmp_path))
     assert "(0.0 to" not in out and " to 0.0)" not in out
+
+
+def test_help_finds_runs_over_seeds():
+    code, out, _ = shell("help", "plan")
+    assert code == 0 and "plan base.csv wd.csv --metric val_loss --expect 0.005" in out
+    for word in ("runs", "seeds"):
+        code, out, _ = shell("help", word)
+        assert code == 0 and out == shell("help", "files")[1] and "seed" in out

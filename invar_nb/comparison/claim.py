@@ -56,7 +56,7 @@ def _size_of_metric(text: str, metric: Metric, where: str) -> float:
             where,
             f"the margin of {metric.name} must be in its unit",
             shown(text),
-            f"A percentage of it has no agreed meaning; write a number, such as {size.value:g}",
+            f"A percentage of it has no agreed meaning; write a number, as {size.value:g}",
             error=UsageError,
         )
     return size.value
