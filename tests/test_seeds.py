@@ -232,7 +232,9 @@ def test_a_margin_as_text_means_in_python_what_it_does_in_the_shell(tmp_path):
 def test_a_margin_as_text_of_losses_and_what_is_refused():
     both = losses(0.05, n=60)
     for text in ("2%", "0.02", {"perplexity": "2%"}):
-        assert compare(both, margin=text).row.margin == 0.02
+        done = compare(both, margin=text)
+        assert done.row.margin == 0.02
+        assert done.rules.margin in (0.02, {"perplexity": 0.02})
     base, decay = frames()
     for wrong, says in (("x", "2%"), ("-1", "2%"), ("5", "below its mean"), ("120%", "below")):
         with pytest.raises(UsageError, match=says):

@@ -4,14 +4,14 @@
 
 # %% auto #0
 __all__ = ['PROFILES', 'REQUIRED', 'UNITS', 'TIERS', 'StudyKind', 'SAME_CHANGE', 'BROKEN', 'NOT_SCORED', 'Tier', 'as_tier',
-           'Accepted', 'as_accepted', 'read_by', 'Rules', 'MoreRules', 'rules_read_by', 'check_read', 'check_kinds',
-           'check_metrics', 'overlap_fraction', 'window_changes', 'is_shifted', 'why_degenerate', 'has_other_weights',
-           'check_enough', 'split_counts', 'check_windows']
+           'Accepted', 'as_accepted', 'read_by', 'Rules', 'MoreRules', 'rules_with_numbers', 'rules_read_by',
+           'check_read', 'check_kinds', 'check_metrics', 'overlap_fraction', 'window_changes', 'is_shifted',
+           'why_degenerate', 'has_other_weights', 'check_enough', 'split_counts', 'check_windows']
 
 # %% ../../nbs/comparison/06_rules.ipynb #bac32aba
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import date, datetime
 from functools import cache
 from typing import Literal, NoReturn, TypedDict, get_args
@@ -394,6 +394,23 @@ def _plain_margin(margin: object) -> object:
     if margin is None or isinstance(margin, (int, float, str)):
         return margin
     return float(margin)
+
+
+def rules_with_numbers(rules: Rules) -> Rules:
+    """The rules with margins that were given as text as numbers, as a report keeps them.
+
+    Their meaning has been checked with the metric. So a number in a report that was changed
+    to a text is found."""
+    margin = rules.margin
+    if isinstance(margin, str):
+        return replace(rules, margin=read_size(margin).value)
+    if isinstance(margin, Mapping) and any(isinstance(size, str) for size in margin.values()):
+        numbers = {
+            name: read_size(size).value if isinstance(size, str) else size
+            for name, size in margin.items()
+        }
+        return replace(rules, margin=numbers)
+    return rules
 
 
 def _words_by_metric(words: object, metrics: Sequence[str]) -> object:

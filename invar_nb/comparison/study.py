@@ -33,7 +33,14 @@ from .levels import levels_of
 from .looks import Looked, Looks, all_decided, look_at, shared_level
 from .measured import Measured, measure_pair
 from .rows import BASELINE, CONTROL, POOLED, Key, Row, worst_blind_spot
-from .rules import MoreRules, Rules, check_kinds, check_metrics, check_read
+from invar_nb.comparison.rules import (
+    MoreRules,
+    Rules,
+    check_kinds,
+    check_metrics,
+    check_read,
+    rules_with_numbers,
+)
 from invar_nb.comparison.study_pairs import (
     Arms,
     Pairs,
@@ -613,7 +620,7 @@ def _study_of_pairs(
     }
     return Study(
         arms=_arms_as_paired(arms, pairs),
-        rules=rules,
+        rules=rules_with_numbers(rules),
         measured=measured,
         rows=tuple(judge_study(measured, rules)),
     )
@@ -634,7 +641,7 @@ def _study_of_looks(arms: Arms, pairs: Pairs, rules: Rules) -> Study:
     measured = {key: measured_by_looks(pairs[key], seen) for key, seen in looked.items()}
     return Study(
         arms=_arms_as_paired(arms, pairs),
-        rules=rules,
+        rules=rules_with_numbers(rules),
         measured=measured,
         looks={key: seen.looks for key, seen in looked.items()},
         rows=tuple(judge_study(measured, rules, looked=True)),
