@@ -226,7 +226,7 @@ PLANS = {
     "sd: a change": "--sd 0.05 --margin 1% --expect 2% --power 0.9 --level 0.9",
     "sd: half-width": "--sd 0.05 --half-width 1% --assurance 0.9",
     "documents": "docs/base.jsonl docs/q8.jsonl --margin 1%",
-    "one text": "serial/base.jsonl serial/q4.jsonl --expect 4%",
+    "one text": "serial/base.jsonl serial/q4.jsonl --margin 2% --expect 4%",
     "windows": "docs/base.jsonl docs/q8.jsonl --units windows --half-width 0.1%",
     "one file": "docs/base.jsonl --correlation 0.999",
     "answers": "answers/base.csv answers/q8.csv --margin 5% --metric accuracy",

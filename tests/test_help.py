@@ -53,6 +53,9 @@ def folder(tmp_path_factory):
     )
     (folder / "old.csv").write_text(rows(8))
     (folder / "new.csv").write_text(rows(9))
+    for name, shift in (("base", 0), ("wd", 0.004)):
+        rows = [f"{k},{2.7 + 0.01 * k + shift * (k % 3)}" for k in range(8)]
+        (folder / f"{name}.csv").write_text("\n".join(["seed,val_loss", *rows]) + "\n")
     (folder / "questions.jsonl").write_text(
         "".join(
             json.dumps(

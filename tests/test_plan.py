@@ -133,7 +133,7 @@ def test_two_files_one_file_and_answers(files, tmp_path):
         (("a", "--sd", "1"), 2, "without models"),
         (("--sd", "1", "--margin", "0%"), 2, "--margin must be"),
         (("--sd", "1", "--half-width", "x"), 2, "--half-width must be"),
-        (("--sd", "1", "--expect", "2%"), 2, "as large as the margin"),
+        (("--sd", "1", "--margin", "2%", "--expect", "2%"), 2, "as large as the margin"),
         (("--sd", "1", "--price", "2/h"), 2, "No such option: --price"),
         (("--sd", "1", "--units", "documents"), 2, "independent units"),
         (("--sd", "1", "--pilot", "50"), 2, "--pilot works only when models"),

@@ -1563,9 +1563,11 @@ def test_dropping_failed_seeds_is_leaving_them_out_of_both_arms(lost_b, lost_c):
         assert found.failure and judge_runs(PPL, **asked, drop_failed=True).verdict == "failed"
         return
     by_hand = pair([b[s] for s in left], [c[s] for s in left])
-    assert dataclasses.replace(found, dropped=()) == by_hand and found.dropped == tuple(
-        sorted(lost_b | lost_c)
-    )
+    nothing = dict.fromkeys(("dropped", "baseline_failed", "candidate_failed"), ())
+    assert dataclasses.replace(found, **nothing) == by_hand
+    assert found.dropped == tuple(sorted(lost_b | lost_c))
+    assert found.baseline_failed == tuple(sorted(lost_b))
+    assert found.candidate_failed == tuple(sorted(lost_c))
     v, w = (
         judge_runs(PPL, **asked, drop_failed=True),
         compare_runs(
@@ -1589,7 +1591,8 @@ def test_dropped_seeds_are_counted_where_the_answer_is_read(tmp_path):
     )
     lines = summary(done.report().document())
     assert (
-        "Left out: 3 seeds of which a run failed." in lines
+        "Left out: seed 3, whose run failed in 2." in " ".join(lines.split())
+        and "Left out: seeds 4, 5, whose runs failed in 3." in " ".join(lines.split())
         and "2 of 12 candidate runs and 0 of 12 baseline runs failed" in done.notes[-1]
         and done.notes[-1].startswith("3: Seeds of which a run failed are left out: 4, 5.")
     )
@@ -1794,7 +1797,7 @@ def test_what_a_per_cent_of_runs_is_of_and_the_margin_of_a_loss_in_nats(tmp_path
     said = str(study(ablation(), Rules(metrics=("accuracy", "val_loss"))))
     assert "per cent of the baseline's mean, shares too" in said.replace("\n  ", " ")
     cure = re.search(
-        r"2 % of val_loss is 0\.062; .* --margin (val_loss)=([\d.]+)%\.",
+        r"2 % of val_loss = 0\.062\. .* --margin (val_loss)=([\d.]+)%\.",
         said.replace("\n  ", " "),
     )
     assert cure and pytest.approx(float(cure[2]) / 100 * 3.1, rel=0.02) == 0.02

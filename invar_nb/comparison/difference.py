@@ -386,9 +386,12 @@ def change_number(
     size = shown_size(value, d)
     digits = change_format(value, d)
     text = f"{size:+{digits}}" if sign else f"{size:{digits}}"
-    if float(text) == 0:
-        return f"{0.0:{digits}}"
-    return text
+    if float(text) != 0:
+        return text
+    # over seeds the side of 0 is what the test decides, so a digit is shown
+    if d.unit == "relative" and abs(size) >= 1e-8:
+        return f"{size:+.1g}" if sign else f"{size:.1g}"
+    return f"{0.0:{digits}}"
 
 
 def change_text(value: float, d: object, *, sign: bool = True) -> str:

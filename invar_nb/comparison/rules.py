@@ -4,14 +4,14 @@
 
 # %% auto #0
 __all__ = ['PROFILES', 'REQUIRED', 'UNITS', 'TIERS', 'StudyKind', 'SAME_CHANGE', 'BROKEN', 'NOT_SCORED', 'Tier', 'as_tier',
-           'Accepted', 'as_accepted', 'read_by', 'Rules', 'MoreRules', 'rules_read_by', 'check_read', 'check_kinds',
-           'check_metrics', 'overlap_fraction', 'window_changes', 'is_shifted', 'why_degenerate', 'has_other_weights',
-           'check_enough', 'split_counts', 'check_windows']
+           'Accepted', 'as_accepted', 'read_by', 'Rules', 'MoreRules', 'rules_with_numbers', 'rules_read_by',
+           'check_read', 'check_kinds', 'check_metrics', 'overlap_fraction', 'window_changes', 'is_shifted',
+           'why_degenerate', 'has_other_weights', 'check_enough', 'split_counts', 'check_windows']
 
 # %% ../../nbs/comparison/06_rules.ipynb #bac32aba
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import date, datetime
 from functools import cache
 from typing import Literal, NoReturn, TypedDict, get_args
@@ -21,7 +21,7 @@ import numpy as np
 from ..arms.pair import Pair
 from ..arms.window_losses import WindowLosses, find_splits
 from ..arms.windows import scored_ranges
-from .claim import as_margin
+from .claim import as_margin, read_size
 from .difference import Settings
 from .rows import POOLING
 from .units import check_units, counted, step_of
@@ -190,8 +190,9 @@ class Rules(Settings):
         default=(), metadata=read_by(*get_args(StudyKind))
     )
     primary: str | None = None  # the leading metric of parts that have it
-    margin: Mapping[str, float] | float | None = field(  # by metric, or of the leading ones;
-        #   None: the metric's own (2 % of perplexity, 2 points of accuracy), else 0
+    margin: Mapping[str, float | str] | float | str | None = field(
+        # by metric, or of the leading ones; None: the metric's own (2 % of perplexity, 2
+        # points of accuracy), else 0; of runs "0.005" is in the metric's unit, 0.005 a share
         default=None,
         metadata=read_by("runs", "looks"),
     )
@@ -379,8 +380,10 @@ def _check_margin(margin: object) -> None:
 
 
 def _check_size(margin: object) -> None:
-    "Raise UsageError unless a margin is a number of at least 0."
-    if not is_margin(margin):
+    "Raise UsageError unless a margin is a number of at least 0, or a text of one."
+    if isinstance(margin, str):
+        read_size(margin)
+    elif not is_margin(margin):
         _refuse("margin must be a number of at least 0", margin, "Pass margin=0.02 for 2 %")
 
 
@@ -388,9 +391,26 @@ def _plain_margin(margin: object) -> object:
     "A margin with plain floats, as JSON needs: a Fraction becomes a float."
     if isinstance(margin, Mapping):
         return {name: _plain_margin(size) for name, size in margin.items()}
-    if margin is None or isinstance(margin, (int, float)):
+    if margin is None or isinstance(margin, (int, float, str)):
         return margin
     return float(margin)
+
+
+def rules_with_numbers(rules: Rules) -> Rules:
+    """The rules with margins that were given as text as numbers, as a report keeps them.
+
+    Their meaning has been checked with the metric. So a number in a report that was changed
+    to a text is found."""
+    margin = rules.margin
+    if isinstance(margin, str):
+        return replace(rules, margin=read_size(margin).value)
+    if isinstance(margin, Mapping) and any(isinstance(size, str) for size in margin.values()):
+        numbers = {
+            name: read_size(size).value if isinstance(size, str) else size
+            for name, size in margin.items()
+        }
+        return replace(rules, margin=numbers)
+    return rules
 
 
 def _words_by_metric(words: object, metrics: Sequence[str]) -> object:

@@ -8,13 +8,13 @@ __all__ = ['FIELDS', 'ELSEWHERE', 'OF_TABLES', 'OF_WINDOWS', 'worst_first', 'Tab
            'runs_in', 'as_arm', 'as_arms', 'in_reading_order', 'study', 'has_index', 'scores_of', 'compare_files',
            'compare_tables', 'columns_to_slice_by', 'answers_in', 'compare_arrays', 'clusters_of', 'without',
            'study_of_two', 'is_array', 'is_path', 'are_two_paths', 'measure_in', 'are_two_tables', 'holds_pairs',
-           'refuse_compare', 'are_two_arrays', 'is_arm', 'two_arms', 'ModelOptions', 'CompareOptions', 'arms_of_runs',
-           'check_options', 'check_options_of_arms', 'compare', 'evaluate']
+           'check_seeds', 'refuse_compare', 'are_two_arrays', 'is_arm', 'two_arms', 'ModelOptions', 'CompareOptions',
+           'arms_of_runs', 'check_options', 'check_options_of_arms', 'compare', 'evaluate']
 
 # %% ../../nbs/comparison/17_study.ipynb #17c96d2c
 import math
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn, TypedDict, Unpack
@@ -33,7 +33,14 @@ from .levels import levels_of
 from .looks import Looked, Looks, all_decided, look_at, shared_level
 from .measured import Measured, measure_pair
 from .rows import BASELINE, CONTROL, POOLED, Key, Row, worst_blind_spot
-from .rules import MoreRules, Rules, check_kinds, check_metrics, check_read
+from invar_nb.comparison.rules import (
+    MoreRules,
+    Rules,
+    check_kinds,
+    check_metrics,
+    check_read,
+    rules_with_numbers,
+)
 from invar_nb.comparison.study_pairs import (
     Arms,
     Pairs,
@@ -49,6 +56,7 @@ from invar_nb.foundations.refuse import (
     PairingError,
     UsageError,
     as_choice,
+    is_number,
     nearest,
     of_part,
     refuse,
@@ -612,7 +620,7 @@ def _study_of_pairs(
     }
     return Study(
         arms=_arms_as_paired(arms, pairs),
-        rules=rules,
+        rules=rules_with_numbers(rules),
         measured=measured,
         rows=tuple(judge_study(measured, rules)),
     )
@@ -633,7 +641,7 @@ def _study_of_looks(arms: Arms, pairs: Pairs, rules: Rules) -> Study:
     measured = {key: measured_by_looks(pairs[key], seen) for key, seen in looked.items()}
     return Study(
         arms=_arms_as_paired(arms, pairs),
-        rules=rules,
+        rules=rules_with_numbers(rules),
         measured=measured,
         looks={key: seen.looks for key, seen in looked.items()},
         rows=tuple(judge_study(measured, rules, looked=True)),
@@ -655,7 +663,8 @@ def study(  # noqa: PLR0913 (a parameter for each rule that is typed often)
     arms: Mapping[str, object] | Mapping[tuple[str, str], object],
     rules: Rules | None = None,  # or its fields, by name:
     *,
-    margin: Mapping[str, float] | float | None = None,  # by metric, or of the leading ones
+    # by metric, or of the leading ones
+    margin: Mapping[str, float | str] | float | str | None = None,
     metrics: str | Metric | Collection[str | Metric] = (),  # (): all
     by: str | Collection[str] | None = None,  # columns to slice by; None: the usual ones
     level: float = 0.95,  # confidence of the intervals
@@ -1021,8 +1030,39 @@ def holds_pairs(value: object) -> bool:
     return any(isinstance(item, (Pair, Mapping)) for item in items)
 
 
-def refuse_compare(values: Sequence[object]) -> NoReturn:
+def check_seeds(values: Sequence[object], metrics: object) -> None:
+    """Raise UsageError for DataFrames of runs, by the metrics asked for, without seeds.
+
+    Metrics that are columns of the tables are no metrics of examples."""
+    if not all(map(is_frame, values)):
+        return
+    names = [metrics] if isinstance(metrics, (str, Metric)) else [*metrics]
+    columns = [str(name) for name in values[0].columns]
+    if not names or not {*names} <= {*columns}:
+        return
+    others = [name for name in columns if name not in names]
+    column = next((name for name in others if _may_be_seeds(values[0][name])), "COLUMN")
+    refuse(
+        "compare",
+        "runs over seeds must have a column of seeds",
+        f"columns {', '.join(columns)}",
+        f"Rename it: old.rename(columns={{{column!r}: 'seed'}}); or pass "
+        f"read_runs(old, seed={column!r}, terminal='ok') and the same of new; of examples say "
+        f"score={names[0]!r}",
+        error=UsageError,
+    )
+
+
+def _may_be_seeds(values: Iterable[object]) -> bool:
+    "Whether the cells of a column are different whole numbers."
+    cells = [*values]
+    are_whole = all(is_number(cell) and float(cell).is_integer() for cell in cells)
+    return are_whole and len({*cells}) == len(cells)
+
+
+def refuse_compare(values: Sequence[object], metrics: object = ()) -> NoReturn:
     "Raise UsageError: `compare` cannot use these values; the message says what it takes."
+    check_seeds(values, metrics)
     if len(values) > 2 or any(map(holds_pairs, values)):
         cure = 'Several candidates: study({"baseline": arm, "q8": arm})'
     elif all(map(is_frame, values)):
@@ -1166,7 +1206,7 @@ def compare(  # noqa: PLR0913 (a parameter for each rule that is typed often)
     candidate: object = None,  # the other one, of the same kind
     *others: object,  # refused: several candidates are a `study`
     score: str | None = None,  # what two arrays are, or a column of two tables or DataFrames
-    margin: Mapping[str, float] | float | None = None,  # None: the metric's own
+    margin: Mapping[str, float | str] | float | str | None = None,  # None: the metric's own
     metrics: str | Metric | Collection[str | Metric] = (),  # (): all
     by: str | Collection[str] | None = None,  # columns to slice by; None: the usual ones
     level: float = 0.95,  # confidence of the intervals
@@ -1185,6 +1225,8 @@ def compare(  # noqa: PLR0913 (a parameter for each rule that is typed often)
     margin=0.02 or {"perplexity": 0.02}: changes below it do not matter; without it each
     metric has its own (2 % of perplexity, 2 points of accuracy). A key may be a metric, a
     score's name, a task or a text; of runs over seeds 0.02 is 2 % of the baseline's mean.
+    As text a margin means what it does in the shell: "2%", and of runs "0.005" is in the
+    metric's unit.
     metrics=["accuracy"]: names, or a `Metric` of your own.
     by=["language"]: columns to slice by.
     units="auto": documents where there are ten effective ones, else "serial" (windows in
@@ -1229,7 +1271,7 @@ def compare(  # noqa: PLR0913 (a parameter for each rule that is typed often)
         check_options_of_arms(options)
         return study_of_two(arms, options)
     if score is None or any(map(is_arm, values)) or not are_two_arrays(values):
-        refuse_compare(values)
+        refuse_compare(values, metrics)
     return compare_arrays(values, score, options)
 
 # %% ../../nbs/comparison/17_study.ipynb #c042

@@ -158,8 +158,8 @@ def _check_margin_of_score(
         refuse(
             "study",
             "a margin must name its score where there are several",
-            f"score = {margins['score']:g} for {', '.join(titles)}",
-            f"Give {{'{unnamed[0]}': {margins['score']:g}}} for one of them",
+            f"score = {margins['score']} for {', '.join(titles)}",
+            f"Give {{'{unnamed[0]}': {margins['score']!r}}} for one of them",
             error=UsageError,
         )
 

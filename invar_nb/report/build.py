@@ -9,9 +9,9 @@ __all__ = ['SPEAKS_OF', 'NO_FACTS', 'Languages', 'HIDDEN', 'CONVENTIONS', 'OF_FA
            'alike_section', 'speaks_of', 'ignores_documents', 'runs_units', 'units_section', 'passage_sentence',
            'ranked_section', 'passage_section', 'gate_limit', 'gate_section', 'pair_section', 'counted_languages',
            'scored_languages', 'document_names', 'language_table', 'part_section', 'file_stem', 'arm_files',
-           'compared_level', 'detailed_metrics', 'rows_of_arm', 'arm_section', 'look_sections', 'looks_of_pair',
-           'looks_section', 'find_conventions', 'data_name', 'runs_recipe', 'change_recipe', 'looks_recipe',
-           'signature_of', 'part_sections', 'ranking_sections', 'arm_sections', 'required_sections',
+           'level_over_runs', 'compared_level', 'detailed_metrics', 'rows_of_arm', 'arm_section', 'look_sections',
+           'looks_of_pair', 'looks_section', 'find_conventions', 'data_name', 'runs_recipe', 'change_recipe',
+           'looks_recipe', 'signature_of', 'part_sections', 'ranking_sections', 'arm_sections', 'required_sections',
            'gates_that_decide', 'document_of']
 
 # %% ../../nbs/report/05_build.ipynb #74389758
@@ -50,6 +50,7 @@ from ..comparison.ranking import may_be_best, sizes_of, smallest_of
 from ..comparison.rows import BASELINE, CONTROL, POOLED, Row
 from ..comparison.rules import Rules, as_tier
 from ..comparison.study import Study
+from ..comparison.units import counted
 from ..foundations.interval import confidence_text
 from ..foundations.refuse import usual_rounding
 from invar_nb.metrics.metric import (
@@ -105,6 +106,8 @@ from invar_nb.report.exit_code import (
     required_gate,
 )
 from .figures import percent
+from ..runs.evaluator import geometric_mean, written_mean
+from ..runs.runs import find_failure
 from ..statistics.jackknife import jackknife_ratio
 from ..statistics.serial import serial_ratio
 from ..statistics.totals import unit_codes
@@ -675,6 +678,28 @@ def _free_stem(
 HIDDEN = ("languages", "document_languages", "document_files", "weights")
 
 
+def level_over_runs(
+    arm: Arm,  # of runs
+    d: Difference,  # of the metric
+) -> ArmLevel:
+    """The mean of a metric over all runs of one arm that ended well.
+
+    These may be more than the seeds that a comparison has left. Where they are not all runs,
+    `beside` says how many they are. A geometric mean of values up to 0 is missing.
+    """
+    name = d.metric.name
+    values = tuple(run.metrics[name] for run in arm.runs if not find_failure(run, name))
+    value = None
+    if d.scale != "log":
+        value = float(written_mean(values))
+    elif min(values) > 0:
+        value = float(geometric_mean(values))
+    beside = None
+    if len(values) < len(arm):
+        beside = f"{len(values)} of {counted(len(arm), 'runs')}"
+    return ArmLevel(title=d.title, unit=d.unit, value=value, ci=None, beside=beside)
+
+
 def compared_level(
     study: Study,
     arm: Arm,
@@ -684,6 +709,8 @@ def compared_level(
 ) -> ArmLevel:
     "The value of a compared metric for one arm, with an interval of the arm's own."
     d = row.value
+    if arm.kind == "runs":
+        return level_over_runs(arm, d)
     interval = None
     value = d.candidate
     if name == BASELINE:

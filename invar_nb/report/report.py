@@ -70,7 +70,7 @@ from invar_nb.report.document import (
 from .figures import visible
 from .page import render_html, render_markdown
 from .pictures import answer_forest, leads_of, reliability_pictures
-from .shown import axis_of
+from .shown import axis_of, difference_ends
 from .tables import changed_answers, compact_table, marks_of_both
 from .wording import heading_of
 from ..runs.evaluator import RunsArm
@@ -447,6 +447,10 @@ def flat_change(row: RowSection) -> dict:
         "adjusted_p": row.adjusted.change,
         "adjusted_p_equivalent": row.adjusted.equivalent,
     }
+    if value.units == "seeds":
+        low, high = difference_ends(value) or (None, None)
+        columns["difference"] = value.candidate - value.baseline
+        columns |= {"difference_low": low, "difference_high": high}
     values = plain(value)
     names = sorted(values.keys() - columns.keys() - {"candidate", "ci"})
     return columns | {name: values[name] for name in names}

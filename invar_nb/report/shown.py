@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['SHARES', 'label_of', 'subject_of', 'title_of_row', 'shorten', 'short_names', 'ShownChange', 'has_factor',
-           'shown_change', 'axis_of', 'two_digits', 'level_format', 'shown_levels', 'shown_difference', 'show_p',
-           'claim_text', 'marked_claim', 'p_of_claim', 'size_text', 'size_cell']
+           'shown_change', 'axis_of', 'two_digits', 'level_format', 'shown_levels', 'shown_difference',
+           'difference_ends', 'difference_sentence', 'show_p', 'claim_text', 'marked_claim', 'p_of_claim', 'size_text',
+           'size_cell']
 
 # %% ../../nbs/report/06_shown.ipynb #shn02
 import math
@@ -14,6 +15,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from scipy.special import stdtrit
+
 from invar_nb.comparison.difference import (
     FACTOR,
     change_axis,
@@ -21,6 +24,7 @@ from invar_nb.comparison.difference import (
     change_number,
     change_text,
 )
+from ..foundations.interval import confidence_text
 from .document import ChangeSection, KeySection, PairSection, RowSection
 from .figures import show
 
@@ -199,15 +203,47 @@ def shown_levels(value: ChangeSection) -> tuple[str, str]:
 SHARES = ("accuracy", "acc", "match", "correct", "pass", "win", "rate", "share")
 
 
+def _is_share_by_name(value: ChangeSection) -> bool:
+    "Whether a metric of runs is a share, by its name and its means."
+    words = {*re.findall("[a-z]+", value.metric.lower())}
+    is_in_range = all(0 <= mean <= 1 for mean in (value.baseline, value.candidate))
+    return bool(words & {*SHARES}) and is_in_range
+
+
 def shown_difference(value: ChangeSection) -> str:
     "The difference of two means over seeds: in points of a share, else in the metric's unit."
-    words = {*re.findall("[a-z]+", value.metric.lower())}
-    is_share = bool(words & {*SHARES})
-    is_share = is_share and all(0 <= mean <= 1 for mean in (value.baseline, value.candidate))
     difference = value.candidate - value.baseline
-    if is_share:
+    if _is_share_by_name(value):
         return f"{100 * difference:+.3g} points"
     return f"{difference:+.3g}"
+
+
+def difference_ends(value: ChangeSection) -> tuple[float, float] | None:
+    """Ends of the interval of a difference of two means over seeds, in the metric's unit.
+
+    It is that of the paired t test: the standard error is the difference over t, which follows
+    from the p-value. None on the log scale, where the means are geometric, and where the test
+    has no spread or the means are equal."""
+    is_tested = value.p_value is not None and 0 < value.p_value < 1 and value.fallback is None
+    if value.units != "seeds" or value.scale == "log" or not is_tested:
+        return None
+    difference = value.candidate - value.baseline
+    t = float(stdtrit(value.dof, 1 - value.p_value / 2))
+    half = float(stdtrit(value.dof, (1 + value.level) / 2)) * abs(difference) / t
+    return difference - half, difference + half
+
+
+def difference_sentence(value: ChangeSection) -> str:
+    "The difference of two means over seeds with its interval, in a sentence; '' without one."
+    ends = difference_ends(value)
+    if ends is None:
+        return ""
+    factor, unit = (100, " points") if _is_share_by_name(value) else (1, "")
+    low, high = (f"{factor * end:.3g}" for end in ends)
+    return (
+        f"Difference of the means: {factor * (value.candidate - value.baseline):+.3g} "
+        f"({confidence_text(value.level, 4)} % CI {low} to {high}){unit}."
+    )
 
 # %% ../../nbs/report/06_shown.ipynb #c0ffee14
 def show_p(value: float | None) -> str:

@@ -8,7 +8,8 @@ __all__ = ['EXIT_FIRST', 'MOST_NAMED', 'LOSSES', 'METHODS', 'NOISY_SETTINGS', 'E
            'units_text', 'all_units_text', 'seeds_test_text', 'over_sentence', 'reason_of_windows', 'seeds_sentences',
            'unit_nouns', 'is_dominated', 'family_sentences', 'level_sentence', 'no_spread_sentence', 'margins_sentence',
            'lacks_margin', 'no_margin_sentence', 'perhaps_within_sentence', 'is_perhaps_within', 'is_loss',
-           'has_own_margin', 'of_mean_sentences', 'nats_sentence', 'pairing_sentence', 'levels_rest_line',
+           'has_own_margin', 'of_mean_sentences', 'only_difference_sentence', 'margins_both_ways',
+           'against_name_sentences', 'nats_sentence', 'pairing_sentence', 'levels_rest_line',
            'lower_perplexity_sentence', 'rests_sentences', 'rests_line', 'ignored_line', 'dof_of', 'discordance_of',
            'Churn', 'churn_of', 'chance_to_find', 'smallest_found', 'bears_claim', 'has_known_rates', 'rate_text',
            'Laws', 'laws_of', 'rates_of_one', 'rates_of_several', 'rule_clause', 'may_err', 'rule_line',
@@ -43,6 +44,7 @@ from invar_nb.comparison.units import (
 )
 from ..foundations.interval import alpha_of, confidence_text
 from ..metrics.metric import BUILT_IN
+from ..readers.named_columns import usual_direction
 from invar_nb.report.document import (
     ChangeSection,
     Document,
@@ -63,7 +65,8 @@ from invar_nb.report.doubts import (
 )
 from .figures import show
 from .pictures import OTHER_SCORE, leads_of
-from .shown import axis_of, label_of, size_text
+from .shown import axis_of, difference_sentence, label_of, size_text
+from ..runs.evaluator import against_name
 from ..statistics.planning import effect_for_power, power_of
 from ..statistics.proportions import tango_detectable, tango_power
 
@@ -241,14 +244,9 @@ def reason_of_windows(units: Sequence[UnitsSection]) -> str:
     return ""
 
 
-def seeds_sentences(
-    units: Sequence[UnitsSection], leads: Sequence[RowSection]
-) -> Iterator[str]:
+def seeds_sentences(units: Sequence[UnitsSection]) -> Iterator[str]:
     "Sentences on seeds that were left out, and on what decides where there are few."
     yield from dict.fromkeys(of_pair.words.pairing or "" for of_pair in units)
-    dropped = set().union(*(row.dropped for row in leads))
-    if dropped:
-        yield f"Left out: {counted(len(dropped), 'seeds')} of which a run failed."
     if min(of_pair.n for of_pair in units) < FEWEST:
         yield f"With fewer than {FEWEST} seeds the test decides, not the interval."
 
@@ -405,17 +403,47 @@ def of_mean_sentences(document: Document) -> Iterator[str]:
     if not values:
         return
     yield "Changes are in per cent of the baseline's mean, shares too."
+    yield margins_both_ways(document.of_role("lead", "rest"))
     losses = [value for value in values if is_loss(value.metric)]
     usual = [value for value in losses if not has_own_margin(document.decided, value.metric)]
     yield next((nats_sentence(value) for value in usual if abs(value.baseline) > 1), "")
+
+
+def only_difference_sentence(rows: Sequence[RowSection]) -> str:
+    "The difference of the means over seeds with its interval, where one row is compared."
+    if len(rows) != 1:
+        return ""
+    return difference_sentence(rows[0].value)
+
+
+def margins_both_ways(rows: Iterable[RowSection]) -> str:
+    "The margins of runs as shares and in the metrics' units: 'Margin: 2 % of loss = 0.062.'"
+    margins = {}
+    for row in rows:
+        value = row.value
+        if row.margin and value.scale != "log":
+            size = row.margin * abs(value.baseline)
+            text = f"{100 * row.margin:.3g} % of {value.metric} = {size:.3g}"
+            margins.setdefault(value.metric, text)
+    if not margins:
+        return ""
+    return f"Margin: {', '.join(margins.values())}."
+
+
+def against_name_sentences(rules: Rules) -> Iterator[str]:
+    "For runs: each metric whose direction was given against what its name says."
+    for name, word in rules.better.items():
+        usual = usual_direction(name)
+        if usual and usual != word:
+            yield against_name(name, word, usual)
 
 
 def nats_sentence(value: ChangeSection) -> str:
     "Which margin of a loss in nats is 2 % of the perplexity: '--margin val_loss=0.64%'."
     mean = abs(value.baseline)
     return (
-        f"2 % of {value.metric} is {0.02 * mean:.2g}; of a loss in nats 0.02 is 2 % of the "
-        f"perplexity, on its log scale: --margin {value.metric}={2 / mean:.2g}%."
+        "Of a loss in nats 0.02 is 2 % of the perplexity, on its log scale: "
+        f"--margin {value.metric}={2 / mean:.2g}%."
     )
 
 
@@ -465,7 +493,7 @@ def rests_sentences(
     yield over_sentence(units, leads)
     yield reason_of_windows(units)
     if is_over_seeds:
-        yield from seeds_sentences(units, leads)
+        yield from seeds_sentences(units)
     elif len(leads) > 1 and not document.looks:
         yield from family_sentences(leads)
         yield perhaps_within_sentence(document, leads)
@@ -475,7 +503,9 @@ def rests_sentences(
     yield margins_sentence(leads)
     yield no_margin_sentence([*leads, *shown])
     if is_over_seeds:
+        yield only_difference_sentence(document.of_role("lead", "rest"))
         yield from of_mean_sentences(document)
+        yield from against_name_sentences(document.decided)
     yield pairing_sentence(units)
     if any(row.is_marked for row in shown):
         yield "*: the interval alone would claim more."

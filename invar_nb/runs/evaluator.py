@@ -6,8 +6,8 @@
 __all__ = ['HIGHER', 'LOWER', 'DIRECTIONS', 'LINEAR', 'LOG', 'MOST_SEEDS', 'DEFAULT_MARGIN', 'MetricSpec', 'written_mean',
            'geometric_mean', 'fieller_interval', 'Columns', 'compared_columns', 'runs_difference', 'decide',
            'all_equal', 'not_worse', 'seeds_for_power', 'Judgement', 'ShownRuns', 'RunsComparison', 'compare_runs',
-           'judge_runs', 'judge_many', 'Evaluator', 'RunsArm', 'specs_of', 'judge_candidates', 'levels_of_runs',
-           'ends_assumed', 'study_runs']
+           'share_of', 'judge_runs', 'judge_many', 'Evaluator', 'RunsArm', 'specs_of', 'with_shares', 'compared_values',
+           'judge_candidates', 'levels_of_runs', 'against_name', 'ends_assumed', 'study_runs']
 
 # %% ../../nbs/runs/01_evaluator.ipynb #c002
 import math
@@ -25,7 +25,7 @@ from scipy.special import stdtrit
 
 # %% ../../nbs/runs/01_evaluator.ipynb #c003
 from ..arms.pair import LOWER_SHARES, in_shares, likely_factor
-from ..comparison.claim import Verdict
+from ..comparison.claim import Verdict, read_size
 from ..comparison.claim_words import margin_text, span_text
 from ..comparison.difference import Difference, change_text, difference_forest
 from ..comparison.family import pass_on
@@ -79,13 +79,14 @@ class MetricSpec:
     name: str  # a key of the metrics of a run
     direction: str | None = None  # HIGHER or LOWER, or in a word; None: as its name says
     scale: str = LINEAR  # or LOG, which compares ratios and needs positive values
-    improvement_threshold: float = 0.02  # m: smaller improvements are noise; 0.02 is 2 %
+    # m: smaller improvements are noise; 0.02 and "2%" are 2 %, "0.02" is in the metric's unit
+    improvement_threshold: float | str = 0.02
     significance_threshold: float = 0.05  # alpha, the largest p-value that is significant
 
     def __post_init__(self):
         "Refuse a name, direction, scale or threshold that is not valid."
         where = "MetricSpec"
-        m = self.improvement_threshold
+        m = self._read_margin(self.improvement_threshold)
         name = self.name if isinstance(self.name, str) else ""
         if not name.strip() or not name.isprintable():
             refuse(where, "name must be a metric's", repr(self.name), "Write 'perplexity'")
@@ -110,6 +111,15 @@ class MetricSpec:
                 repr(m),
                 "Pass 0.02 for 2 %",
             )
+
+    def _read_margin(self, margin: object) -> object:
+        "A margin, or the number in one that is text; per cent take the place of the text."
+        if not isinstance(margin, str):
+            return margin
+        size = read_size(margin, "MetricSpec")
+        if size.is_percent:
+            vars(self).update(improvement_threshold=size.value)
+        return size.value
 
     @property
     def better(self) -> str:
@@ -412,8 +422,17 @@ class ShownRuns(Shown):
         return self.verdict._line()
 
     def _records(self) -> list[dict]:
-        "The rows of the verdict as a table."
-        return self.verdict._records()
+        "The rows of the verdict as a table, with the difference of the means."
+        columns = dict.fromkeys(("difference", "difference_low", "difference_high"))
+        if self.difference is not None:
+            columns["difference"] = self.difference.candidate - self.difference.baseline
+        if self.difference is not None and self.spec.scale != LOG:
+            pairs = self.pairs
+            test = paired_t_test(pairs.candidate, pairs.baseline, level=self.level)
+            if not test.degenerate:
+                ends = test.interval
+                columns |= {"difference_low": ends.low, "difference_high": ends.high}
+        return [{**row, **columns} for row in self.verdict._records()]
 
     def _sentences(self) -> list[str]:
         "The headline, then what the claim rests on; the headline alone if a run failed."
@@ -428,10 +447,17 @@ class ShownRuns(Shown):
                 " 0 lies outside the interval, and a claim also takes a change of at "
                 f"least {100 * self.spec.improvement_threshold:.3g} %."
             )
-        sentences = [verdict.headline, sentence]
+        sentences = [verdict.headline, sentence, *self._margin_sentences()]
         if self.blind_spot:
             sentences.append(self.blind_spot.sentence)
         return sentences
+
+    def _margin_sentences(self) -> Iterator[str]:
+        "The margin as a share and in the metric's unit; none on the log scale or without one."
+        m = self.spec.improvement_threshold
+        if m and self.spec.scale != LOG:
+            size = m * abs(self.difference.baseline)
+            yield f"Margin: {100 * m:.3g} % of {self.spec.name} = {size:.3g}."
 
     def _table(self) -> list[list[str]]:
         "One row: both means, the change with its interval, the claim; [] if a run failed."
@@ -808,7 +834,34 @@ def compare_runs(
             "0",
             "A relative change has no meaning here; choose another metric",
         )
+    spec = _with_share(spec, pairs.baseline)
     return RunsComparison(spec=spec, hypothesis_id=number, pairs=pairs)
+
+
+def _with_share(spec: MetricSpec, baseline: Sequence[float]) -> MetricSpec:
+    "The spec with its margin as a share of the baseline's mean, if it was given as text."
+    text = spec.improvement_threshold
+    if not isinstance(text, str):
+        return spec
+    size = read_size(text, "compare_runs")
+    is_share = spec.scale == LOG or not baseline
+    share = size.value if is_share else share_of(size.value, baseline, spec.name)
+    return replace(spec, improvement_threshold=share)
+
+
+def share_of(value: float, baseline: Sequence[float], name: str) -> float:
+    "A margin in the metric's unit as a share of the baseline's mean; UsageError from 1 on."
+    mean = written_mean(tuple(baseline))
+    share = float(written_mean((value,)) / abs(mean)) if mean else math.inf
+    if share >= 1:
+        refuse(
+            "compare_runs",
+            f"the margin of {name} must be below its mean, which is {float(mean):.4g}",
+            f"{value:g}",
+            "Write a smaller one, or per cent of the mean: '2%'",
+            error=UsageError,
+        )
+    return share
 
 
 def _check_values(
@@ -978,6 +1031,75 @@ def specs_of(rules: Rules) -> list[MetricSpec]:
         )
         for name in names
     ]
+
+
+def with_shares(
+    rules: Rules,
+    arms: Mapping[tuple[str, str], "RunsArm"],
+) -> Rules:
+    """The rules with each margin that was given as text as a share of the baseline's mean.
+
+    The mean is that of all seeds that some candidate has too."""
+    named = rules.margin if isinstance(rules.margin, Mapping) else {"": rules.margin}
+    if not any(isinstance(margin, str) for margin in named.values()):
+        return rules
+    _check_one_unit(rules)
+    specs = {spec.name: spec for spec in specs_of(rules)}
+    if "" in named:
+        named = dict.fromkeys(specs, rules.margin)
+    shares = {}
+    for name, margin in named.items():
+        shares[name] = margin
+        if isinstance(margin, str):
+            shares[name] = _share_of_text(specs[name], margin, arms, rules)
+    return replace(rules, margin=shares)
+
+
+def _check_one_unit(rules: Rules) -> None:
+    "Raise UsageError for one margin in the unit of several metrics."
+    names = rules.metrics or tuple(rules.better)
+    margin = rules.margin
+    if len(names) > 1 and isinstance(margin, str) and not read_size(margin).is_percent:
+        refuse(
+            "study",
+            "a margin in the metric's unit must name its metric",
+            f"margin={margin!r} for {', '.join(names)}",
+            f"Write margin={{{names[0]!r}: {margin!r}}}, or per cent of each mean: '2%'",
+            error=UsageError,
+        )
+
+
+def _share_of_text(
+    spec: MetricSpec, text: str, arms: Mapping[tuple[str, str], "RunsArm"], rules: Rules
+) -> float:
+    "A margin as text as a share of the baseline's mean over the seeds that are compared."
+    size = read_size(text)
+    if size.is_percent or spec.scale == LOG:
+        return size.value
+    numeric = replace(spec, improvement_threshold=DEFAULT_MARGIN)
+    seeds = {"intersect": rules.intersect, "drop_failed": rules.drop_failed}
+    values = compared_values(numeric, arms, **seeds)
+    if not values:
+        return DEFAULT_MARGIN  # no seed is compared, so any margin does
+    return share_of(size.value, [values[seed] for seed in sorted(values)], spec.name)
+
+
+def compared_values(
+    spec: MetricSpec,
+    arms: Mapping[tuple[str, str], "RunsArm"],  # the baseline first
+    **seeds: bool,  # the rules intersect and drop_failed, which choose the seeds
+) -> dict[int, float]:
+    "Seed -> the baseline's value of a metric, for seeds that some candidate has too."
+    baseline, *candidates = (
+        arm.runs for _, arm in sorted(arms.items(), key=lambda item: item[0][0] != BASELINE)
+    )
+    values: dict[int, float] = {}
+    for candidate in candidates:
+        pairs = compare_runs(
+            spec, baseline_runs=baseline, candidate_runs=candidate, **seeds
+        ).pairs
+        values |= zip(pairs.seeds, pairs.baseline, strict=True)
+    return values
 
 
 def _check_required(required: str | None) -> None:
@@ -1169,8 +1291,13 @@ def _seeds_about(pairs: RunPairs, candidate: str) -> dict[str, list[int] | str]:
     about = {}
     if pairs.dropped:
         about["dropped"] = list(pairs.dropped)
+    sentences = []
     if pairs.left_out:
-        about["left_out"] = pairs.left_out_sentence(candidate)
+        sentences.append(pairs.left_out_sentence(candidate))
+    if pairs.dropped:
+        sentences.append(pairs.dropped_sentence(candidate))
+    if sentences:
+        about["left_out"] = " ".join(sentences)
     return about
 
 
@@ -1214,7 +1341,7 @@ def _directions_assumed(
     specs: Iterable[MetricSpec],
     better: Mapping[str, str],  # metric -> direction that the rules give
 ) -> Iterator[str]:
-    "Yield a sentence for each metric whose better direction was taken from its name."
+    "Yield a sentence for each metric whose direction is that of its name, or is against it."
     for spec in specs:
         if spec.name not in better:
             other = "higher" if spec.better == "lower" else "lower"
@@ -1222,6 +1349,16 @@ def _directions_assumed(
                 f"{spec.name} is taken as {spec.better} is better, by its name; "
                 f"--better {spec.name}={other} says otherwise."
             )
+        elif usual_direction(spec.name) not in (None, spec.better):
+            yield against_name(spec.name, spec.better, usual_direction(spec.name))
+
+
+def against_name(metric: str, better: str, usual: str) -> str:
+    "A sentence about a direction that was given against what the name of a metric says."
+    return (
+        f"{better.capitalize()} {metric} counts as better, as was asked for; its name says "
+        f"{usual}."
+    )
 
 # %% ../../nbs/runs/01_evaluator.ipynb #s09a
 def ends_assumed(
@@ -1255,7 +1392,6 @@ def study_runs(
     are_runs = all(isinstance(arm, RunsArm) for arm in arms.values())
     if not names and are_runs:
         return levels_of_runs(arms, rules)
-    specs = specs_of(rules)
     parts = {part for _, part in arms}
     if not names or len(parts) > 1 or not are_runs:
         refuse(
@@ -1267,6 +1403,8 @@ def study_runs(
         )
     check_baseline(arms)
     (part,) = parts
+    rules = with_shares(rules, arms)
+    specs = specs_of(rules)
     compared = _compare_candidates(arms, names, part, specs, rules)
     notes = [
         *ends_assumed(arms),

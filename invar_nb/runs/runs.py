@@ -605,6 +605,8 @@ class RunPairs:
     left_out: tuple[int, ...] = ()  # seeds that only one arm has
     baseline_lacks: tuple[int, ...] = ()  # those of them that the candidate has
     dropped: tuple[int, ...] = ()  # seeds with a failed run, if `drop_failed` was given
+    baseline_failed: tuple[int, ...] = ()  # those of them that failed in the baseline
+    candidate_failed: tuple[int, ...] = ()  # those that failed in the candidate
     failure: str | None = None  # which runs failed, as a sentence; then there are no numbers
 
     def left_out_sentence(self, candidate: str) -> str:
@@ -620,6 +622,24 @@ class RunPairs:
             if seeds
         ]
         return f"Left out: {'; '.join(clauses)}."
+
+    def dropped_sentence(self, candidate: str) -> str:
+        "Which seeds were left out since a run failed, and in which arm; its name is needed."
+        candidate = "the candidate" if candidate == "candidate" else candidate
+        failed = {"the baseline": self.baseline_failed, candidate: self.candidate_failed}
+        clauses = [
+            f"{_seeds_whose_runs(seeds)} failed in {arm}"
+            for arm, seeds in failed.items()
+            if seeds
+        ]
+        return f"Left out: {'; '.join(clauses)}."
+
+
+def _seeds_whose_runs(seeds: Sequence[int]) -> str:
+    "'seed 3, whose run', 'seeds 3, 4, whose runs'."
+    if len(seeds) == 1:
+        return f"seed {_listed(seeds)}, whose run"
+    return f"seeds {_listed(seeds)}, whose runs"
 
 
 def pair_runs(
@@ -639,7 +659,8 @@ def pair_runs(
     if failures and not drop_failed:
         return RunPairs(failure=str(failures))
     _check_seeds(arms)
-    failed = _failed_seeds(arms["baseline"], metric) | _failed_seeds(arms["candidate"], metric)
+    failed_of = _failed_by_arm(arms, metric)
+    failed = set().union(*failed_of.values())
     baseline = _values_by_seed(arms["baseline"], metric, failed)
     candidate = _values_by_seed(arms["candidate"], metric, failed)
     seeds = sorted(baseline.keys() & candidate.keys())
@@ -655,15 +676,29 @@ def pair_runs(
         seeds=tuple(seeds),
         left_out=tuple(unpaired),
         baseline_lacks=tuple(sorted(candidate.keys() - baseline.keys())),
-        dropped=tuple(sorted(failed - {None})),
+        dropped=_in_order(failed),
+        baseline_failed=_in_order(failed_of["baseline"]),
+        candidate_failed=_in_order(failed_of["candidate"]),
         baseline=tuple(baseline[seed] for seed in seeds),
         candidate=tuple(candidate[seed] for seed in seeds),
     )
 
 
+def _failed_by_arm(
+    arms: Mapping[str, Iterable[ExperimentResult]], metric: str
+) -> dict[str, set[int | None]]:
+    "Arm -> seeds of its runs that have no usable number for the metric."
+    return {name: _failed_seeds(runs, metric) for name, runs in arms.items()}
+
+
 def _failed_seeds(runs: Iterable[ExperimentResult], metric: str) -> set[int | None]:
     "Seeds of the runs that have no usable number for the metric."
     return {run.seed for run in runs if find_failure(run, metric)}
+
+
+def _in_order(seeds: Set[int | None]) -> tuple[int, ...]:
+    "The seeds that are known, in increasing order."
+    return tuple(sorted(seeds - {None}))
 
 
 def _values_by_seed(

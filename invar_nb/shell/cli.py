@@ -323,6 +323,7 @@ def update(
 @command(
     "plan --sd 0.02 --margin 1%",
     "plan models/base models/q8 --text text.jsonl --margin 1%",
+    "plan base.csv wd.csv --metric val_loss --expect 0.005",
     usual="text margin expect half_width gate metric sd correlation out force",
 )
 def plan(
@@ -338,7 +339,7 @@ def plan(
         "Folder for plan.json and the pilot's losses. Default for models: invar-nb-plan.",
     ) = None,
 ):
-    "How much text is enough? Plans from a pilot, or from files."
+    "How much text, or how many seeds, are enough? Plans from a pilot, or from files."
     job = Job(scoring=scoring, columns=columns, output=output)
     typed = [candidate] if candidate else None
     request = of_one_table(read_study(scoring.study, baseline, typed, job, scoring.keys))
@@ -787,7 +788,7 @@ def help_of(
     "Explain a command."
     if topic == "keys":
         return {}, describe_keys()
-    if topic == "files":
+    if topic in ("files", "runs", "seeds"):  # tables of runs are among the files
         from invar_nb.readers.recognise import describe_kinds
 
         return {}, describe_kinds()

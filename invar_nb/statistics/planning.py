@@ -281,7 +281,7 @@ def skewed_assurance(
 class Goal:
     "What a run is to promise; margin, half-width and change are in the unit of the metric."
 
-    margin: float | None = 0.02  # None: no claim, a half-width only
+    margin: float | None = 0.02  # None or 0: none; then `expected` is to be shown, if given
     expected: float = 0.0  # the true change that is planned for
     half_width: float | None = None  # largest half-width of the interval; None: any
     power: float = 0.8  # chance of the claim
@@ -304,22 +304,33 @@ class Goal:
         if self.expected and self.margin == abs(self.expected):
             refuse(
                 where,
-                "no amount of text decides whether a change as large as the margin "
+                "no number of units decides whether a change as large as the margin "
                 "lies inside it",
-                f"{self.expected:g} and {self.margin:g}",
-                "Expect a larger or a smaller change",
+                f"expected={self.expected:g} and margin={self.margin:g}",
+                "Pass margin=None to plan for showing that change, or expect a larger or a "
+                "smaller one",
                 error=UsageError,
             )
 
+    @property
+    def has_claim(self) -> bool:
+        "Whether a claim is planned, and not only the width of an interval."
+        return bool(self.margin or self.expected)
+
+    @property
+    def is_change(self) -> bool:
+        "Whether the claim is that of a change; else it is that of equivalence, or none."
+        return bool(self.expected) and abs(self.expected) >= (self.margin or 0.0)
+
     def power_of(self, pilot: Pilot, n: int) -> float | None:
         "Chance that n units make the claim; None where no claim is planned."
-        if self.margin is None:
+        if not self.has_claim:
             return None
         chance = chance_of_claim(
             pilot,
             n,
             delta=self.expected,
-            margin=self.margin,
+            margin=self.margin or 0.0,
             level=self.level,
             assurance=self.assurance,
         )
@@ -338,7 +349,7 @@ class Goal:
 
     def _claims(self, pilot: Pilot, n: int) -> bool:
         "Whether n units make the claim with the power wanted; True where none is planned."
-        return self.margin is None or self.power_of(pilot, n) >= self.power
+        return not self.has_claim or self.power_of(pilot, n) >= self.power
 
     def _is_narrow(self, pilot: Pilot, n: int) -> bool:
         "Whether the interval of n units is narrow enough; True where no half-width is wanted."
