@@ -2593,3 +2593,32 @@ def test_arms_without_an_id_in_all_of_them_are_refused_also_with_intersect():
 
 
 THIRDS = (slice(10, 50), slice(0, 30), slice(30, 60))
+
+
+# --- what a teacher tried ---------------------------------------------------------------------------------------------------------------------
+def graded(shift=0.0, n=60):
+    rng = np.random.default_rng(3)
+    f1 = rng.uniform(0.1, 0.98, n) + shift + rng.normal(0, 0.01, n)
+    return pd.DataFrame(
+        {
+            "id": [f"e{i}" for i in range(n)],
+            "document": [f"d{i // 5}" for i in range(n)],
+            "f1": f1,
+        }
+    )
+
+
+def test_a_score_has_one_unit_in_all_arms_of_a_study(tmp_path):
+    old, low = graded(), graded(-0.05)
+    high = low.assign(f1=low.f1 + 0.2)
+    assert old.f1.max() <= 1 < high.f1.max()
+    arms = {
+        name: read_plain(frame, score="f1", cluster="document")
+        for name, frame in {"baseline": old, "low": low, "high": high}.items()
+    }
+    result = study(arms)
+    assert {row.value.unit for row in result.rows} == {""}
+    assert "points" not in result.summary()
+    assert study({**arms, "high": arms["low"]}).row.value.unit == "share"
+    result.report().save(tmp_path / "report")
+    assert verify(tmp_path / "report").report.headline == result.headline

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['accuracy_metric', 'LOWER', 'HIGHER', 'SHARES', 'score_metric', 'share_fields', 'usual_direction', 'drawn_at',
-           'tries_detail', 'names_share', 'score_of', 'pass_at', 'pass_hat_k']
+           'tries_detail', 'names_share', 'score_of', 'in_one_kind', 'pass_at', 'pass_hat_k']
 
 # %% ../../nbs/metrics/02_means.ipynb #c012
 import math
@@ -253,6 +253,9 @@ class _Score:
         as_share = {"totals": self.totals, "unit": "share", "margin": 0.02}
         if title.startswith(("pass@", "pass^")):
             return as_share | {"detail": tries_detail}
+        as_number = {"totals": self.totals, "arm_interval": self.arm_interval}
+        if any(title in arm.provenance.get("numbers", ()) for arm in arms):
+            return as_number
         values = np.concatenate([*map(self.values, arms)])
         if ((values == 0) | (values == 1)).all():
             fields = share_fields(self.is_right)
@@ -262,7 +265,11 @@ class _Score:
         is_inside = values.min(initial=0.0) >= 0 and values.max(initial=0.0) <= 1
         if is_inside and self._is_share(title, arms):
             return as_share
-        return {"totals": self.totals, "arm_interval": self.arm_interval}
+        return as_number
+
+    def is_share_in(self, *arms: Arm) -> bool:
+        "Whether these arms together would give this score as a share."
+        return self.fields(arms).get("unit") == "share"
 
     def _is_share(self, title: str, arms: Sequence[Arm]) -> bool:
         "Whether values from 0 to 1 are shares: by their name, or as means of 0 and 1."
@@ -287,6 +294,27 @@ def score_of(
         prepare=score.prepare,
         missing=score.missing,
     )
+
+
+def in_one_kind(
+    arms: Sequence[Arm],  # of one study and part, the baseline first
+) -> list[Arm]:
+    """The arms; each notes the scores that are no shares because of one of the others.
+
+    An F1 above 1 in one of several candidates would else be in points beside numbers."""
+    baseline = arms[0]
+    if baseline.kind != "scores" or len({arm.kind for arm in arms}) > 1:
+        return [*arms]
+    common = set.intersection(*({*arm.others} for arm in arms))
+    numbers = []
+    for name in ("", *sorted(common)):
+        score = _Score(name)
+        are_shares = [score.is_share_in(baseline, arm) for arm in arms[1:]]
+        if any(are_shares) and not score.is_share_in(*arms):
+            numbers.append(name or baseline.score)
+    if not numbers:
+        return [*arms]
+    return [arm.changed(provenance={**arm.provenance, "numbers": numbers}) for arm in arms]
 
 
 score_metric = score_of()
