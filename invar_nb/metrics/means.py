@@ -267,9 +267,11 @@ class _Score:
             return as_share
         return as_number
 
-    def is_share_in(self, *arms: Arm) -> bool:
-        "Whether these arms together would give this score as a share."
-        return self.fields(arms).get("unit") == "share"
+    def is_mixed(self, arms: Sequence[Arm]) -> bool:
+        "Whether some of these arms, but not all, would be compared with the first as shares."
+        if self.fields(arms).get("unit") == "share":
+            return False
+        return any(self.fields([arms[0], arm]).get("unit") == "share" for arm in arms[1:])
 
     def _is_share(self, title: str, arms: Sequence[Arm]) -> bool:
         "Whether values from 0 to 1 are shares: by their name, or as means of 0 and 1."
@@ -306,15 +308,16 @@ def in_one_kind(
     if baseline.kind != "scores" or len({arm.kind for arm in arms}) > 1:
         return [*arms]
     common = set.intersection(*({*arm.others} for arm in arms))
-    numbers = []
-    for name in ("", *sorted(common)):
-        score = _Score(name)
-        are_shares = [score.is_share_in(baseline, arm) for arm in arms[1:]]
-        if any(are_shares) and not score.is_share_in(*arms):
-            numbers.append(name or baseline.score)
-    if not numbers:
-        return [*arms]
-    return [arm.changed(provenance={**arm.provenance, "numbers": numbers}) for arm in arms]
+    scores = [_Score(name) for name in ("", *sorted(common))]
+    numbers = [score.name or baseline.score for score in scores if score.is_mixed(arms)]
+    return [_with_numbers(arm, numbers) for arm in arms]
+
+
+def _with_numbers(arm: Arm, names: list[str]) -> Arm:
+    "The arm, with a note of the scores that are no shares; without any it stays as it is."
+    if not names:
+        return arm
+    return arm.changed(provenance={**arm.provenance, "numbers": names})
 
 
 score_metric = score_of()
