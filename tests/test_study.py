@@ -2691,3 +2691,23 @@ def test_a_score_goes_by_its_name_among_the_metrics():
         totals=lambda arm: ((arm.values < 0.5).astype(float), np.ones(len(arm))),
     )
     assert len(compare(old, new, score="f1", metrics=["f1", own]).rows) == 2
+
+
+def test_the_answer_names_a_column_whose_values_repeat(tmp_path):
+    old, new = graded(), graded(-0.05)
+    sentence = (
+        "Examples count as independent, but only 12 values of document occur: --column "
+        'cluster=document counts these (in Python cluster="document").'
+    )
+    result = compare(old, new, score="f1")
+    for text in (result.summary(), result.to_markdown(), evaluate(old, score="f1").summary()):
+        assert text.replace("\\", "").count(sentence) == 1, text
+    assert "document occur" in result._repr_html_()
+    for done in (
+        compare(old, new, score="f1", cluster="document"),
+        compare(old.drop_duplicates("document"), new.drop_duplicates("document"), score="f1"),
+    ):
+        assert "occur" not in done.summary() and "occur" not in done.to_markdown()
+    twice = [pd.concat([frame.drop_duplicates("document")] * 2) for frame in (old, new)]
+    averaged = compare(*twice, score="f1", id="id", repeats="mean")
+    assert "occur" not in averaged.summary()

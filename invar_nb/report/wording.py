@@ -9,14 +9,14 @@ __all__ = ['EXIT_FIRST', 'MOST_NAMED', 'LOSSES', 'METHODS', 'NOISY_SETTINGS', 'E
            'unit_nouns', 'is_dominated', 'family_sentences', 'level_sentence', 'no_spread_sentence', 'margins_sentence',
            'lacks_margin', 'no_margin_sentence', 'perhaps_within_sentence', 'is_perhaps_within', 'is_loss',
            'has_own_margin', 'of_mean_sentences', 'nats_sentence', 'pairing_sentence', 'levels_rest_line',
-           'lower_perplexity_sentence', 'rests_sentences', 'rests_line', 'ignored_line', 'dof_of', 'discordance_of',
-           'Churn', 'churn_of', 'has_churn', 'chance_to_find', 'smallest_found', 'bears_claim', 'has_known_rates',
-           'rate_text', 'Laws', 'laws_of', 'rates_of_one', 'rates_of_several', 'rule_clause', 'may_err', 'rule_line',
-           'unmeasured_line', 'kernels_sentence', 'own_metrics', 'blind_line', 'found_sentence', 'settings_text',
-           'noise_lines', 'weights_lines', 'looks_line', 'exit_needs_words', 'exit_note', 'first_failed',
-           'deciding_gates', 'gate_line', 'deciding_candidates', 'required_lines', 'passages_of', 'passage_lines',
-           'Note', 'next_note', 'next_line', 'accept_sentence', 'exit_is_told', 'fact_lines', 'setting_details',
-           'leading_family', 'families_text', 'ranking_lines']
+           'repeats_sentence', 'lower_perplexity_sentence', 'rests_sentences', 'rests_line', 'ignored_line', 'dof_of',
+           'discordance_of', 'Churn', 'churn_of', 'has_churn', 'chance_to_find', 'smallest_found', 'bears_claim',
+           'has_known_rates', 'rate_text', 'Laws', 'laws_of', 'rates_of_one', 'rates_of_several', 'rule_clause',
+           'may_err', 'rule_line', 'unmeasured_line', 'kernels_sentence', 'own_metrics', 'blind_line', 'found_sentence',
+           'settings_text', 'noise_lines', 'weights_lines', 'looks_line', 'exit_needs_words', 'exit_note',
+           'first_failed', 'deciding_gates', 'gate_line', 'deciding_candidates', 'required_lines', 'passages_of',
+           'passage_lines', 'Note', 'next_note', 'next_line', 'accept_sentence', 'exit_is_told', 'fact_lines',
+           'setting_details', 'leading_family', 'families_text', 'ranking_lines']
 
 # %% ../../nbs/report/08_wording.ipynb #wrd02
 import re
@@ -57,6 +57,7 @@ from invar_nb.report.document import (
 )
 from invar_nb.report.doubts import (
     capitalised,
+    repeated_values,
     same_weights_clause,
     tokens_at_cut_off,
     with_labels,
@@ -436,10 +437,18 @@ def levels_rest_line(document: Document) -> str:
     bare = dict.fromkeys(level.title for level in document.levels if level.has_no_interval)
     sentences = []
     if over:
-        sentences.append(f"Intervals over {' or '.join(over)}.")
+        sentences += [f"Intervals over {' or '.join(over)}.", repeats_sentence(document)]
     if bare:
         sentences.append(f"None for {' and '.join(bare)}: it would cover too little.")
-    return " ".join(sentences)
+    return " ".join(filter(None, sentences))
+
+
+def repeats_sentence(document: Document) -> str:
+    "Which column repeats its values over examples that count as independent; '' if none does."
+    for arm in document.arms.values():
+        for sentence in repeated_values(arm):
+            return sentence
+    return ""
 
 
 def lower_perplexity_sentence(document: Document) -> str:
@@ -463,6 +472,8 @@ def rests_sentences(
     leads = document.of_role("pooled", "lead")
     is_over_seeds = units[0].kind == "seeds"
     yield over_sentence(units, leads)
+    if any(of_pair.kind == "items" for of_pair in units):
+        yield repeats_sentence(document)
     yield reason_of_windows(units)
     if is_over_seeds:
         yield from seeds_sentences(units, leads)

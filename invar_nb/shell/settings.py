@@ -407,7 +407,9 @@ def _cure_of_role(text: str) -> str:
     if not name and role not in ROLES:
         name = role  # the column alone was typed
     if role in ("samples", "correct_samples"):
-        return "Counts have fixed names: call the columns samples and correct_samples, or n and c"
+        return (
+            "Counts have fixed names: call the columns samples and correct_samples, or n and c"
+        )
     if not likely:
         return f"Choose the role of {name!r}, such as --column score={name}"
     return f"Write --column {likely}={name or 'COLUMN'}"
