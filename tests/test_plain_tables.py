@@ -1137,7 +1137,7 @@ def test_counts_may_be_called_n_and_c(tmp_path):
 
     rows = [(f"p{i}", 10, i % 8) for i in range(20)]
     path = tmp_path / "counts.csv"
-    path.write_text("id,n,c\n" + "".join("%s,%d,%d\n" % row for row in rows))
+    path.write_text("id,n,c\n" + "".join(f"{name},{n},{c}\n" for name, n, c in rows))
     expected = sum(pass_at_k(n, c, 5) for _, n, c in rows) / 20
     for score in ("pass@5", None):
         arm = read_plain(path, score=score)

@@ -185,3 +185,40 @@ def test_a_file_of_a_user_passes_mypy_strict(tmp_path):
         'Item "Difference" of "Difference | Level" has no attribute "headlin"',
     ):
         assert said in run.stdout
+
+
+PUBLIC_FUNCTIONS = sorted(
+    name for name in invar_nb.__all__ if inspect.isfunction(getattr(invar_nb, name))
+)
+
+
+def has_options(name):
+    parameters = inspect.signature(getattr(invar_nb, name)).parameters
+    return any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name for name in PUBLIC_FUNCTIONS if name != "page_style" and not has_options(name)],
+)
+def test_a_keyword_that_no_function_has_is_refused_with_the_nearest(name):
+    function = getattr(invar_nb, name)
+    parameters = [*inspect.signature(function).parameters]
+    with pytest.raises(invar_nb.UsageError, match=f"^{name}: an argument must be known"):
+        function(**{f"{parameters[-1]}x": 1})
+
+
+def test_what_others_call_a_parameter_leads_to_its_name():
+    losses = [3.0, 3.1], [3.0, 3.2], [10, 10]
+    for call, words in (
+        (lambda: invar_nb.pair_arrays(*losses, documents=["a", "b"]), "mean 'document_ids'"),
+        (lambda: invar_nb.pair_arrays(*losses, ["a", "b"]), r"others: document_ids=\.\.\.$"),
+        (lambda: invar_nb.pair_arrays(*losses, 1, 2, 3), "got 6. Leave the others out"),
+        (lambda: invar_nb.wilson_interval(8, 10, confidence=0.9), "mean 'level'"),
+        (
+            lambda: invar_nb.jackknife_interval(losses[0], losses[2], document_id=1),
+            "document_ids",
+        ),
+    ):
+        with pytest.raises(invar_nb.UsageError, match=words):
+            call()

@@ -2595,7 +2595,7 @@ def test_arms_without_an_id_in_all_of_them_are_refused_also_with_intersect():
 THIRDS = (slice(10, 50), slice(0, 30), slice(30, 60))
 
 
-# --- tables in memory, as a teacher tries them ------------------------------------------------
+# --- tables in memory, as a teacher tries them ---
 def graded(shift=0.0, n=60):
     rng = np.random.default_rng(3)
     f1 = rng.uniform(0.1, 0.98, n) + shift + rng.normal(0, 0.01, n)

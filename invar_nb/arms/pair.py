@@ -25,6 +25,7 @@ from invar_nb.foundations.refuse import (
     PairingError,
     as_counts,
     as_vector,
+    named_arguments,
     refuse,
     refuse_misaligned,
     shown_pair,
@@ -613,6 +614,7 @@ def shared_items(arms: Sequence[Arm]) -> list[Arm]:
     return kept
 
 
+@named_arguments
 def pair(
     baseline: Arm,  # before the edit: always first
     candidate: Arm,  # the same kind of arm, on the same items
@@ -671,6 +673,7 @@ def _match_fields(a: Arm, b: Arm) -> None:
         _match(a.slices[name], b.slices[name], a.ids, name, cure)
 
 # %% ../../nbs/arms/04_pair.ipynb #k0000025
+@named_arguments
 def pair_arrays(
     baseline_log_loss: object,  # l_i(A), shape (n,) [nats/token]
     candidate_log_loss: object,  # l_i(B), shape (n,) [nats/token]

@@ -15,6 +15,7 @@ from ..arms.predictions import Predictions
 from invar_nb.foundations.refuse import (
     as_choice,
     find_precision,
+    named_arguments,
     refuse,
     refuse_first,
     refuse_misaligned,
@@ -75,6 +76,7 @@ def _factor(normalization: str, classes: int, where: str) -> float:
     return 1 / classes
 
 
+@named_arguments
 def brier_score(
     probability: object,  # P(label 1), shape (n,); or one column per class, shape (n, C)
     label: object,  # 0/1, shape (n,); or the true column, 0 ... C-1
@@ -124,6 +126,7 @@ def _terms(p: np.ndarray, y: np.ndarray, index: np.ndarray) -> np.ndarray:
     return np.array([score, reliability, resolution, uncertainty, variance, covariance])
 
 
+@named_arguments
 def brier_decomposition(
     probability: object,  # P(label 1), shape (n,); or one column per class, shape (n, C)
     label: object,  # 0/1, shape (n,); or the true column, 0 ... C-1

@@ -26,6 +26,7 @@ from invar_nb.foundations.refuse import (
     as_choice,
     as_names,
     is_number,
+    named_arguments,
     refuse,
     refuse_first,
     shown,
@@ -528,6 +529,7 @@ def _is_usual(metric: Metric, arm: Arm) -> bool:
 METRICS = Registry()
 
 
+@named_arguments
 def register_metric(
     metric: Metric,
     *,

@@ -25,6 +25,7 @@ from invar_nb.foundations.refuse import (
     check_length,
     find_precision,
     lock,
+    named_arguments,
     refuse,
     refuse_first,
     refuse_misaligned,
@@ -107,6 +108,7 @@ def _binned(
     return p, y, bin_of(p, edges), n_bins
 
 
+@named_arguments
 def expected_calibration_error(
     confidence: object,  # p_i in [0, 1], shape (n,)
     correct: object,  # y_i, booleans or 0/1, shape (n,)
@@ -385,6 +387,7 @@ def _bin_limits(
     return low, high
 
 
+@named_arguments
 def reliability_bins(
     confidence: object,  # p_i in [0, 1], shape (n,)
     correct: object,  # y_i, booleans or 0/1, shape (n,)

@@ -36,7 +36,7 @@ from ..files.answers import parse_kept, predictions_bytes
 from ..files.losses import losses_bytes, parse_losses
 from ..foundations.interval import Shown
 from ..foundations.journal import finish
-from ..foundations.refuse import ContractError, refuse, usual_rounding
+from ..foundations.refuse import ContractError, named_arguments, refuse, usual_rounding
 from invar_nb.foundations.store import (
     as_shape,
     canonical_json,
@@ -381,6 +381,7 @@ def seal(document: Document, environment: Mapping[str, Any], arms: Mapping) -> R
     return Report(text=canonical_text(values), arms=arms)
 
 
+@named_arguments
 def report_of(
     study: Study,
     *,

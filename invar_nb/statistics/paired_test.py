@@ -18,6 +18,7 @@ from invar_nb.foundations.refuse import (
     PairingError,
     as_fraction,
     as_vector,
+    named_arguments,
     refuse,
     refuse_misaligned,
 )
@@ -77,6 +78,7 @@ _LARGEST = 1e150  # of an input: the square of a larger one leaves float64, whic
 _SMALLEST_SCALE = 1e-135
 
 
+@named_arguments
 def paired_t_test(
     candidate: object,  # one number for each pair, such as a seed, shape (n,)
     baseline: object,  # the same pairs in the same order
@@ -286,6 +288,7 @@ class SignFlip:
     reaching: int | None = None  # patterns at least as far from 0; None: not counted
 
 # %% ../../nbs/statistics/05_paired_test.ipynb #c033
+@named_arguments
 def sign_flip_test(
     differences: object,  # d_i, shape (n,)
     *,
