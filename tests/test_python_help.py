@@ -222,3 +222,52 @@ def test_what_others_call_a_parameter_leads_to_its_name():
     ):
         with pytest.raises(invar_nb.UsageError, match=words):
             call()
+
+
+def test_help_says_what_is_meant_by_each_argument():
+    texts = {name: inspect.getdoc(getattr(invar_nb, name)) for name in PUBLIC_FUNCTIONS}
+    assert "means per token in nats" in texts["pair_arrays"]
+    assert "divide sums over a window by its\ntokens" in texts["pair_arrays"]
+    assert '"half" halves' in texts["brier_score"]
+    assert (
+        texts["paired_t_test"].splitlines()[0].endswith("the first argument minus the second.")
+    )
+    assert "the second share minus the first" in texts["newcombe_interval"].splitlines()[0]
+    for name in ("paired_t_test", "newcombe_interval"):
+        assert "compare(old, new)" in texts[name]
+    about = inspect.getdoc(invar_nb.Metric)
+    assert "leave_one_out(arm, codes, n_units) -> (value, values)" in about
+    assert "arm.values" in about and ">>> low = Metric(" in about
+
+
+def test_the_examples_of_the_help_run():
+    import numpy as np
+
+    frame = {"f1": np.linspace(0.2, 0.9, 60)}
+    low = invar_nb.Metric(
+        name="low",
+        kind="scores",
+        totals=lambda arm: ((arm.values < 0.5).astype(float), np.ones(len(arm))),
+    )
+    result = invar_nb.compare(frame["f1"], frame["f1"] / 2, score="f1", metrics=[low])
+    assert result["low"].claim == "regressed"
+
+
+def test_sums_in_the_place_of_means_are_answered_with_what_to_divide_by():
+    sums = [700.0 + i for i in range(30)]
+    both = invar_nb.pair_arrays(sums, [x + 1 for x in sums], [256] * 30)
+    with pytest.raises(invar_nb.ContractError, match=r"divide sums by tokens"):
+        invar_nb.compare(both)
+
+
+@pytest.mark.parametrize(
+    "functions, words",
+    [
+        ({"leave_one_out": lambda arm: 0.0}, r"leave_one_out\(arm, codes, n_units\) -> "),
+        ({"totals": lambda arm: 0.5}, r"totals\(arm\) -> \(numerators, weights\)"),
+    ],
+)
+def test_a_function_of_a_metric_is_answered_with_its_signature(functions, words):
+    metric = invar_nb.Metric(name="own", kind="scores", **functions)
+    with pytest.raises(invar_nb.ContractError, match=words):
+        invar_nb.compare([0.1] * 20, [0.2] * 20, score="f1", metrics=[metric])

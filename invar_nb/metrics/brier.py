@@ -83,7 +83,11 @@ def brier_score(
     *,
     normalization: str = "sum",  # of a row's C squares: "sum" in [0, 2], "mean", "half"
 ) -> float:
-    "Mean squared distance of forecast probabilities and outcomes (Eq. brier-score)."
+    """Mean squared distance of forecast probabilities and outcomes (Eq. brier-score).
+
+    normalization is about several columns, one for each of C classes: "sum" adds their
+    squares (Brier's own, 0 to 2), "half" halves that sum (0 to 1, for two classes the score of
+    one column), "mean" divides it by C. With a single column it changes nothing."""
     p, y = as_forecasts(probability, label, "brier_score")
     factor = _factor(normalization, p.shape[1], "brier_score")
     return float(np.einsum("ic,ic->", p - y, p - y) / len(p) * factor)

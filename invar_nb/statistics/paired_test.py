@@ -85,7 +85,10 @@ def paired_t_test(
     *,
     level: float = 0.95,  # of the interval; 1 - level is the threshold of `significant`
 ) -> TTest:
-    "Paired t test of candidate - baseline, the candidate first (Eq. ttest-density)."
+    """Paired t test of candidate - baseline, the first argument minus the second.
+
+    compare(old, new) also gives new - old, but takes the baseline first: for its sign write
+    paired_t_test(new, old) (Eq. ttest-density)."""
     where = "paired_t_test"
     refuse_misaligned(where, {"candidate": candidate, "baseline": baseline})
     c = as_vector(

@@ -142,7 +142,10 @@ def newcombe_interval(
     *,
     level: float = 0.95,
 ) -> Interval:
-    "Interval of p_B - p_A for different examples (Eq. two-proportions-newcombe)."
+    """Interval of p_B - p_A, the second share minus the first, for different examples.
+
+    For the sign of compare(old, new), new - old, A is the baseline and B the candidate
+    (Eq. two-proportions-newcombe)."""
     where = "newcombe_interval"
     xa, na = _successes(successes_a, trials_a, where=where, suffix="_a")
     xb, nb = _successes(successes_b, trials_b, where=where, suffix="_b")

@@ -366,7 +366,7 @@ def jackknife_interval(
             where,
             "delta times tokens must fit float64",
             f"{fit.estimate!r} on average",
-            "No loss in nats is this large; check the unit",
+            "No mean loss in nats is this large: divide sums by tokens, and convert bits",
         )
     return fit.interval(level)
 
