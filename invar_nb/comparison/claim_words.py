@@ -9,6 +9,7 @@ __all__ = ['margin_text', 'margin_beside', 'span_text', 'point_text', 'interval_
 
 # %% ../../nbs/comparison/04_claim_words.ipynb #6189c582
 import math
+import re
 
 from .claim import WITHIN, is_beyond, is_identical, units_for_power
 from invar_nb.comparison.difference import (
@@ -33,6 +34,7 @@ from invar_nb.comparison.units import (
     ITEMS,
     counted,
     noun_of,
+    row_nouns,
     short_noun,
 )
 from ..foundations.interval import confidence_text
@@ -44,7 +46,7 @@ def margin_text(margin: float, d: Difference) -> str:
         of_mean = f" ({margin * abs(d.baseline):.3g})" if d.scale == "linear" else ""
         return f"{100 * margin:.3g} %{of_mean}"  # of runs: also in the unit of the metric
     scale, unit = shown_unit(d)
-    text = f"{scale * margin:.4g}{unit}"
+    text = re.sub("^1 points$", "1 point", f"{scale * margin:.4g}{unit}")
     return f"{100 * margin / d.whole:.3g} % ({text})" if d.whole else text
 
 
@@ -160,8 +162,9 @@ def hidden_text(d: Difference, margin: float) -> str:
 # %% ../../nbs/comparison/04_claim_words.ipynb #c019
 def why_no_claim(d: Difference, margin: float) -> str:
     "The reason why a difference without enough evidence allows no claim, and what to add."
-    if not d.judged:
-        return "no claim rests on this metric"
+    caveat = d.metric.caveat.removesuffix(".")
+    if caveat:
+        return f"{caveat[0].lower()}{caveat[1:]}"
     if d.unmoved:
         return "no example changed, which does not bound how many others would"
     if d.units == "seeds":
@@ -291,13 +294,12 @@ def _open_question(d: Difference, margin: float, size: str) -> str:
 
 def _needed_text(d: Difference, units: int) -> str:
     "How many units are needed; of clusters how many items too: '414 clusters (828 examples)'."
-    text = f"{units:,} {short_noun(d.units)}"
+    text = f"{units:,} {row_nouns(short_noun(d.units), d.title)}"
     if d.units != "clusters" or d.n == d.n_units:
         return text
     size = d.n / d.n_units
-    return (
-        f"{text} ({round(units * size):,} {ITEMS[d.metric.kind]} at {size:.3g} each, as here)"
-    )
+    items = row_nouns(ITEMS[d.metric.kind], d.title)
+    return f"{text} ({round(units * size):,} {items} at {size:.3g} each, as here)"
 
 
 def headline(
@@ -327,7 +329,7 @@ def rationale(
 
 def numbers_text(d: Difference) -> str:
     "The numbers behind a claim: both values, the change, interval, p-value and units."
-    units = counted(d.n_units, noun_of(d.units))
+    units = counted(d.n_units, row_nouns(noun_of(d.units), d.title))
     if d.documents > 1:
         units += f" of these {d.documents} documents"
     moved = "is" if d.baseline is None else f"went from {d.baseline:.5g} to"

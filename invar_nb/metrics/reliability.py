@@ -552,5 +552,6 @@ ece_metric = Metric(
     leave_one_out=_ece_without,
     detail=_ece_detail,
     missing=_missing,
-    caveat="The noise of an ECE never cancels, so a change of it is shown, not judged.",
+    caveat="The noise of an ECE never cancels, so its interval covers too little and no claim "
+    "rests on it.",
 )

@@ -151,5 +151,6 @@ smooth_calibration_metric = Metric(
     better="lower",
     leave_one_out=_without,
     missing=_missing,
-    caveat="shown, not judged: its interval covers too little where a model is calibrated",
+    caveat="Its interval covers too little where a model is calibrated, so no claim rests on "
+    "it.",
 )

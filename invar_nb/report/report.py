@@ -327,7 +327,10 @@ class Report(Shown):
     def _sentences(self):
         "The lines above and below the table in a notebook."
         heading = heading_of(self.content)
-        return [heading.line, *closing_lines(self.content, in_shell=False)]
+        lines = [*closing_lines(self.content, in_shell=False)]
+        if not heading.says_exit:
+            return [heading.line, *lines]
+        return [" ".join(heading.others), *lines, heading.first]
 
     def _forest(self):
         "The picture of a notebook; None where there are no intervals."

@@ -40,6 +40,7 @@ from invar_nb.comparison.units import (
     ITEMS,
     counted,
     noun_of,
+    row_nouns,
 )
 from ..foundations.interval import alpha_of, confidence_text
 from ..metrics.metric import BUILT_IN
@@ -170,13 +171,14 @@ def models_line(document: Document) -> str:
 def part_text(
     part: PartSection,
     name: str | None,  # of the text that was measured; None: that of the part
+    score: str = "",  # title of the metric that leads
 ) -> str:
     "A part and its size: 'law: 12 documents, 590 windows'."
     amounts = []
     if part.kind == "losses" and part.documents:
         amounts.append(counted(part.documents, "documents"))
     if part.unit != "bytes":
-        amounts.append(counted(part.n, ITEMS[part.kind]))
+        amounts.append(counted(part.n, row_nouns(ITEMS[part.kind], score)))
     name = name or part.part
     if name:
         return f"{name}: {', '.join(amounts)}"
@@ -188,29 +190,33 @@ def texts_line(document: Document) -> str:
     if not document.rows and not document.levels and not document.pairs:
         return ""
     names = {arm.part: arm.provenance.get("text_name") for arm in document.arms.values()}
-    texts = [part_text(part, names[part.part]) for part in document.parts]
+    titles = [row.value.title for row in document.leads]
+    titles += [level.title for level in document.levels]
+    texts = [
+        part_text(part, names[part.part], next(iter(titles), "")) for part in document.parts
+    ]
     return f"On {'; '.join(texts)}."
 
 # %% ../../nbs/report/08_wording.ipynb #wrd11
-def units_text(units: UnitsSection) -> str:
-    "The units of an interval: '590 windows (303 effective)'."
-    text = counted(units.n, noun_of(units.kind))
+def units_text(units: UnitsSection, score: str = "") -> str:
+    "The units of an interval of this score: '590 windows (303 effective)'."
+    text = counted(units.n, row_nouns(noun_of(units.kind), score))
     effective = round(units.effective)
     if effective != units.n:
         return f"{text} ({effective} effective)"
     return text
 
 
-def all_units_text(units: Sequence[UnitsSection]) -> str:
+def all_units_text(units: Sequence[UnitsSection], score: str = "") -> str:
     "The units of several pairs in one clause: '12 to 40 documents each'."
-    texts = {units_text(of_pair) for of_pair in units}
+    texts = {units_text(of_pair, score) for of_pair in units}
     if len(texts) == 1:
         return texts.pop()
     counts = [of_pair.n for of_pair in units]
     text = f"{min(counts):,}"
     if min(counts) != max(counts):
         text += f" to {max(counts):,}"
-    nouns = sorted({noun_of(of_pair.kind) for of_pair in units})
+    nouns = sorted({row_nouns(noun_of(of_pair.kind), score) for of_pair in units})
     return f"{text} {' or '.join(nouns)} each"
 
 
@@ -226,7 +232,7 @@ def seeds_test_text(value: ChangeSection) -> str:
 
 def over_sentence(units: Sequence[UnitsSection], leads: Sequence[RowSection]) -> str:
     "Over which units the intervals are computed; for a single change over seeds its test too."
-    clause = f"Intervals over {all_units_text(units)}"
+    clause = f"Intervals over {all_units_text(units, leads[0].value.title if leads else '')}"
     is_over_seeds = units[0].kind == "seeds"
     if is_over_seeds and len(leads) == 1 and leads[0].value.p_value is not None:
         clause += f"; {seeds_test_text(leads[0].value)}"
@@ -579,7 +585,8 @@ def smallest_found(value: ChangeSection) -> float | None:
 # %% ../../nbs/report/08_wording.ipynb #rulec
 def bears_claim(value: ChangeSection) -> bool:
     "Whether a claim may rest on an interval: enough units, none that dominate, and no alarm."
-    return value.units_eff >= FEWEST and not is_dominated(value) and not value.alarm
+    is_enough = value.units_eff >= FEWEST and not is_dominated(value)
+    return value.judged and is_enough and not value.alarm
 
 
 def has_known_rates(value: ChangeSection) -> bool:
