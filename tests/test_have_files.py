@@ -48,7 +48,6 @@ def units(command):
         "chunks": "windows in text order",
         "rows": "windows in text order",
         "questions": "examples",
-        "problems": "examples",
         "samples": "examples",
         "sentences": "examples",
     }.get(said, said)

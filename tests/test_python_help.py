@@ -213,7 +213,10 @@ def test_what_others_call_a_parameter_leads_to_its_name():
     for call, words in (
         (lambda: invar_nb.pair_arrays(*losses, documents=["a", "b"]), "mean 'document_ids'"),
         (lambda: invar_nb.pair_arrays(*losses, ["a", "b"]), r"others: document_ids=\.\.\.$"),
-        (lambda: invar_nb.pair_arrays(*losses, 1, 2, 3), "got 6. Leave the others out"),
+        (
+            lambda: invar_nb.pair_arrays(*losses, 1, 2, 3),
+            "got 6 without names. Leave the others out",
+        ),
         (lambda: invar_nb.wilson_interval(8, 10, confidence=0.9), "mean 'level'"),
         (
             lambda: invar_nb.jackknife_interval(losses[0], losses[2], document_id=1),

@@ -238,8 +238,9 @@ def _refuse_values(where: str, n_values: int, names: Sequence[str], n_most: int)
     if n_values <= len(names):
         further = ", ".join(f"{name}=..." for name in names[n_most:n_values])
         cure = f"Name the others: {further}"
-    must = f"at most {n_most} arguments can go without a name"
-    refuse(where, must, str(n_values), cure, error=UsageError)
+    first = "the first" if n_most == 1 else f"the first {n_most}"
+    must = f"arguments beyond {first} must go by their names"
+    refuse(where, must, f"{n_values} without names", cure, error=UsageError)
 
 
 def lock(array: object) -> np.ndarray:
