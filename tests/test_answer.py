@@ -5,6 +5,7 @@ import re
 from xml.etree import ElementTree
 
 import numpy as np
+import pandas as pd
 import pytest
 from documents import document_of, summary, summary_markdown
 from rich.cells import cell_len
@@ -22,6 +23,7 @@ from invar_nb import (
     evaluate,
     pair,
     pair_arrays,
+    predictions_from_columns,
     study,
 )
 from invar_nb.report.answer import WIDTH, text_table
@@ -923,3 +925,62 @@ def test_few_units_under_a_family_are_a_doubt_that_a_terminal_shows():
     }
     d = report_of(study(arms)).document()
     assert any("are too few" in line for line in d["doubts"]) and "are too few" in summary(d)
+
+
+def overconfident(n=400, shift=0.0):
+    rng = np.random.default_rng(0)
+    p = rng.uniform(0.5, 1, n)
+    right = rng.uniform(size=n) < p**1.4
+    return predictions_from_columns(
+        {
+            "id": range(n),
+            "label": [1] * n,
+            "prediction": right.astype(int),
+            "confidence": np.clip(p + shift, 0, 0.999),
+        }
+    )
+
+
+def test_a_metric_that_is_not_judged_says_why_and_has_no_power():
+    result = compare(overconfident(), overconfident(shift=0.04), metrics=["ece"])
+    reason = "the noise of an ECE never cancels, so its interval covers too little"
+    assert reason in result.headline and "power" not in result.summary()
+    assert "ECE and smooth calibration error: it would cover too" in (
+        evaluate(overconfident()).summary()
+    )
+    smooth = compare(
+        overconfident(), overconfident(shift=0.04), metrics=["smooth_calibration"]
+    )
+    assert "; its interval covers too little where a model is calibrated" in smooth.headline
+
+
+def test_a_notebook_begins_with_the_headline_and_ends_with_the_exit_code():
+    result = compare(overconfident(), overconfident(shift=0.04))
+    report = result.report()
+    assert report.exit.rule == "secondary_regressed"
+    first, *_, last = report._sentences()
+    assert first == result.headline and last.startswith("Exit code 1: Brier score regressed")
+    assert str(result).startswith("Exit code 1: ")
+
+
+def test_a_margin_of_one_is_one_point():
+    old = np.linspace(0.3, 0.9, 60)
+    noise = np.random.default_rng(1).normal(0, 0.02, 60)
+    result = compare(old, old - 0.012 + noise, score="f1", margin=0.01)
+    assert "perhaps by less than 1 point." in result.headline
+    assert "1 points" not in result.rationale + result.summary()
+
+
+def test_rows_that_count_tries_are_problems():
+    def counts(shift):
+        right = [(i * 7 + shift) % 11 for i in range(60)]
+        frame = {"id": range(60), "samples": [10] * 60, "correct_samples": right}
+        return pd.DataFrame(frame)
+
+    result = compare(counts(0), counts(1), score="pass@5")
+    text = " ".join(
+        [result.headline, result.summary(), result.rationale, result.to_markdown()]
+    )
+    assert "over 60 problems" in text and "On 60 problems" in text and "examples" not in text
+    alone = evaluate(counts(0), score="pass@5")
+    assert "on 60 problems" in alone.headline and "over 60 problems" in alone.summary()

@@ -349,3 +349,13 @@ def test_without_sacrebleu_one_line_says_what_to_install(monkeypatch):
         with pytest.raises(ContractError, match="pip install") as refused:
             call()
         assert refused.value.code == "not_installed"
+
+
+def test_references_in_the_layout_of_sacrebleu_are_refused_with_what_turns_them():
+    candidates = ["a cat sat on the mat", "one dog ran away today", "the bird flew"]
+    sets = [["a cat sat on a mat", "a dog ran away today", "a bird flew"]] * 2
+    with pytest.raises(
+        ContractError, match=r"layout of sacreBLEU. Write \[\*zip\(\*references"
+    ):
+        corpus_bleu(candidates, sets)
+    assert corpus_bleu(candidates, [*zip(*sets, strict=True)]).score > 0

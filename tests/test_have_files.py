@@ -48,7 +48,6 @@ def units(command):
         "chunks": "windows in text order",
         "rows": "windows in text order",
         "questions": "examples",
-        "problems": "examples",
         "samples": "examples",
         "sentences": "examples",
     }.get(said, said)
@@ -583,13 +582,13 @@ def test_a_column_with_other_values_in_every_row_groups_nothing(answered):
         ("document", "cluster=document"),
         ("loss", "loss=COLUMN"),
         ("pred=x", "prediction=x"),
-        ("q=x", "ROLE=x"),
+        ("q=x", "score=x"),
     ],
 )
 def test_a_role_that_does_not_exist_is_answered_with_one_that_does(answered, typed, cure):
     code, text = answered("compare", "a.csv", "b.csv", "--column", typed)
     assert code == 2 and "ROLE=COLUMN with one of id, loss" in text, text
-    assert f"Write --column {cure}." in text, text
+    assert f"--column {cure}." in text, text
 
 
 # --- two models in one file ---

@@ -179,3 +179,17 @@ def test_a_command_leaves_no_option_behind(tmp_path, capsys):
     from invar_nb.shell.options import TYPED
 
     assert main(["verify", str(tmp_path), "--quiet"]) != 0 and TYPED.get() == frozenset()
+
+
+def test_a_role_that_is_none_has_a_cure_that_works():
+    from invar_nb.foundations.refuse import UsageError
+    from invar_nb.shell.settings import roles_of
+
+    for text, cure in (
+        ("samples=n", "call the columns samples and correct_samples, or n and c"),
+        ("correct_samples=c", "call the columns samples and correct_samples, or n and c"),
+        ("fluency=n", "Choose the role of 'n', such as --column score=n"),
+        ("document=n", "Write --column cluster=n"),
+    ):
+        with pytest.raises(UsageError, match=cure):
+            roles_of([text])

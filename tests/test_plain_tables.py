@@ -1129,3 +1129,21 @@ def test_an_example_that_lacks_one_of_its_marks_is_left_out_whole(tmp_path):
     arm = read_plain(tmp_path / "a.csv", intersect=True, repeats="mean")
     assert "q3" not in {*arm.ids} and len({*arm.ids}) == 8
     assert arm.provenance["intersected"] == 9
+
+
+def test_counts_may_be_called_n_and_c(tmp_path):
+    "As the arguments of pass_at_k(n, c, k) are."
+    from invar_nb import evaluate, pass_at_k
+
+    rows = [(f"p{i}", 10, i % 8) for i in range(20)]
+    path = tmp_path / "counts.csv"
+    path.write_text("id,n,c\n" + "".join(f"{name},{n},{c}\n" for name, n, c in rows))
+    expected = sum(pass_at_k(n, c, 5) for _, n, c in rows) / 20
+    for score in ("pass@5", None):
+        arm = read_plain(path, score=score)
+        assert arm.score == (score or "pass@1")
+    assert evaluate(path, score="pass@5").row.value.estimate == pytest.approx(expected)
+    path.write_text(
+        "id,n,c,samples,correct_samples\n" + "".join(f"p{i},1,1,10,3\n" for i in range(20))
+    )
+    assert read_plain(path, score="pass@1").values[0] == pytest.approx(0.3)

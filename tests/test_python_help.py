@@ -185,3 +185,92 @@ def test_a_file_of_a_user_passes_mypy_strict(tmp_path):
         'Item "Difference" of "Difference | Level" has no attribute "headlin"',
     ):
         assert said in run.stdout
+
+
+PUBLIC_FUNCTIONS = sorted(
+    name for name in invar_nb.__all__ if inspect.isfunction(getattr(invar_nb, name))
+)
+
+
+def has_options(name):
+    parameters = inspect.signature(getattr(invar_nb, name)).parameters
+    return any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name for name in PUBLIC_FUNCTIONS if name != "page_style" and not has_options(name)],
+)
+def test_a_keyword_that_no_function_has_is_refused_with_the_nearest(name):
+    function = getattr(invar_nb, name)
+    parameters = [*inspect.signature(function).parameters]
+    with pytest.raises(invar_nb.UsageError, match=f"^{name}: an argument must be known"):
+        function(**{f"{parameters[-1]}x": 1})
+
+
+def test_what_others_call_a_parameter_leads_to_its_name():
+    losses = [3.0, 3.1], [3.0, 3.2], [10, 10]
+    for call, words in (
+        (lambda: invar_nb.pair_arrays(*losses, documents=["a", "b"]), "mean 'document_ids'"),
+        (lambda: invar_nb.pair_arrays(*losses, ["a", "b"]), r"others: document_ids=\.\.\.$"),
+        (
+            lambda: invar_nb.pair_arrays(*losses, 1, 2, 3),
+            "got 6 without names. Leave the others out",
+        ),
+        (lambda: invar_nb.wilson_interval(8, 10, confidence=0.9), "mean 'level'"),
+        (
+            lambda: invar_nb.jackknife_interval(losses[0], losses[2], document_id=1),
+            "document_ids",
+        ),
+    ):
+        with pytest.raises(invar_nb.UsageError, match=words):
+            call()
+
+
+def test_help_says_what_is_meant_by_each_argument():
+    texts = {name: inspect.getdoc(getattr(invar_nb, name)) for name in PUBLIC_FUNCTIONS}
+    assert "means per token in nats" in texts["pair_arrays"]
+    assert "divide sums over a window by its\ntokens" in texts["pair_arrays"]
+    assert '"half" halves' in texts["brier_score"]
+    assert (
+        texts["paired_t_test"].splitlines()[0].endswith("the first argument minus the second.")
+    )
+    assert "the second share minus the first" in texts["newcombe_interval"].splitlines()[0]
+    for name in ("paired_t_test", "newcombe_interval"):
+        assert "compare(old, new)" in texts[name]
+    about = inspect.getdoc(invar_nb.Metric)
+    assert "leave_one_out(arm, codes, n_units) -> (value, values)" in about
+    assert "arm.values" in about and ">>> low = Metric(" in about
+
+
+def test_the_examples_of_the_help_run():
+    import numpy as np
+
+    frame = {"f1": np.linspace(0.2, 0.9, 60)}
+    low = invar_nb.Metric(
+        name="low",
+        kind="scores",
+        totals=lambda arm: ((arm.values < 0.5).astype(float), np.ones(len(arm))),
+    )
+    result = invar_nb.compare(frame["f1"], frame["f1"] / 2, score="f1", metrics=[low])
+    assert result["low"].claim == "regressed"
+
+
+def test_sums_in_the_place_of_means_are_answered_with_what_to_divide_by():
+    sums = [700.0 + i for i in range(30)]
+    both = invar_nb.pair_arrays(sums, [x + 1 for x in sums], [256] * 30)
+    with pytest.raises(invar_nb.ContractError, match=r"divide sums by tokens"):
+        invar_nb.compare(both)
+
+
+@pytest.mark.parametrize(
+    "functions, words",
+    [
+        ({"leave_one_out": lambda arm: 0.0}, r"leave_one_out\(arm, codes, n_units\) -> "),
+        ({"totals": lambda arm: 0.5}, r"totals\(arm\) -> \(numerators, weights\)"),
+    ],
+)
+def test_a_function_of_a_metric_is_answered_with_its_signature(functions, words):
+    metric = invar_nb.Metric(name="own", kind="scores", **functions)
+    with pytest.raises(invar_nb.ContractError, match=words):
+        invar_nb.compare([0.1] * 20, [0.2] * 20, score="f1", metrics=[metric])

@@ -99,3 +99,17 @@ def test_the_picture_shows_what_the_evidence_says():
     ):
         assert change in picture, change
     assert "prefers-color-scheme:dark" in picture
+
+
+def test_the_book_is_one_click_from_the_readme_in_the_order_of_its_chapters():
+    import json
+
+    (link,) = re.findall(r"\[Teach with it\]\(nbs/([\w-]+\.ipynb)#teach-with-it\)", README)
+    cells = json.loads((ROOT / "nbs" / link).read_text())["cells"]
+    texts = ["".join(cell["source"]) for cell in cells]
+    (section,) = [text for text in texts if text.startswith("## Teach with it\n")]
+    listed = re.findall(r"^\d+\. \[[^\]]*\]\(([^)]*)\)", section, re.M)
+    book = (ROOT / "_quarto.yml").read_text().partition('section: "The book"')[2]
+    chapters = re.findall(r"^ +- (\S+\.ipynb)$", book.partition("- section:")[0], re.M)
+    assert listed == chapters and len(chapters) == 10
+    assert "(reference/known_answers.ipynb)" in section and "(images/sheet.svg)" in section

@@ -2593,3 +2593,121 @@ def test_arms_without_an_id_in_all_of_them_are_refused_also_with_intersect():
 
 
 THIRDS = (slice(10, 50), slice(0, 30), slice(30, 60))
+
+
+# --- tables in memory, as a teacher tries them ---
+def graded(shift=0.0, n=60):
+    rng = np.random.default_rng(3)
+    f1 = rng.uniform(0.1, 0.98, n) + shift + rng.normal(0, 0.01, n)
+    return pd.DataFrame(
+        {
+            "id": [f"e{i}" for i in range(n)],
+            "document": [f"d{i // 5}" for i in range(n)],
+            "f1": f1,
+        }
+    )
+
+
+def test_a_score_has_one_unit_in_all_arms_of_a_study(tmp_path):
+    old, low = graded(), graded(-0.05)
+    high = low.assign(f1=low.f1 + 0.2)
+    assert old.f1.max() <= 1 < high.f1.max()
+    arms = {
+        name: read_plain(frame, score="f1", cluster="document")
+        for name, frame in {"baseline": old, "low": low, "high": high}.items()
+    }
+    result = study(arms)
+    assert {row.value.unit for row in result.rows} == {""}
+    assert "points" not in result.summary()
+    assert study({**arms, "high": arms["low"]}).row.value.unit == "share"
+    result.report().save(tmp_path / "report")
+    assert verify(tmp_path / "report").report.headline == result.headline
+
+
+def test_tables_are_read_by_study_and_evaluate_as_by_compare(tmp_path):
+    old, new = graded(), graded(-0.05)
+    two = compare(old, new, score="f1", cluster="document")
+    paths = {name: tmp_path / f"{name}.csv" for name in ("old", "new")}
+    for name, frame in (("old", old), ("new", new)):
+        frame.to_csv(paths[name], index=False)
+    for arms in ({"baseline": old, "q8": new}, {"baseline": paths["old"], "q8": paths["new"]}):
+        several = study({**arms, "q4": new}, score="f1", cluster="document")
+        assert several["q8"].value.interval == two.interval and several.n_units == 12
+    with pytest.raises(UsageError, match="Several candidates: (.*)[.]$") as error:
+        compare(old, new, new, score="f1")
+    cure = str(error.value).partition("candidates: ")[2].removesuffix(".")
+    names = {"study": study, "old": old, "new": new, "newer": new}
+    assert len(eval(cure, names).rows) >= 2
+    for source in (old, paths["old"], str(paths["old"])):
+        alone = evaluate(source, score="f1", cluster="document")
+        assert alone["f1"].value.estimate == pytest.approx(old.f1.mean())
+    minutes = {"baseline": old.rename(columns={"f1": "hours"})}
+    lower = study(
+        minutes | {"q8": new.rename(columns={"f1": "hours"})}, score="hours", better="lower"
+    )
+    assert lower.claim == "improved"
+    losses = pd.DataFrame({"id": range(30), "loss": 3.0 + old.f1[:30], "tokens": 100})
+    assert evaluate(losses)["perplexity"].value.estimate > 1
+    for wrong, words in (
+        (lambda: evaluate(old), r"^evaluate: .*score=\"f1\"\.$"),
+        (lambda: evaluate(old, score="f1", clusters="x"), "^evaluate: .*'cluster'"),
+        (lambda: study({"baseline": old, "q8": new}), r"^study: .*score=\"f1\"\.$"),
+        (
+            lambda: study({"baseline": paths["old"], "q8": new}),
+            "^study: .*Of a table say score",
+        ),
+        (lambda: evaluate(read_plain(old), score="f1"), "^evaluate: score is about tables"),
+        (lambda: evaluate(read_plain(old), cluster="document"), "^evaluate: cluster is about"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            wrong()
+
+
+def test_a_score_goes_by_its_name_among_the_metrics():
+    old, new = graded(), graded(-0.05)
+    two = compare(old, new, score="f1")
+    for frames in (
+        compare(old, new, metrics=["f1"]),
+        compare(old, new, score="f1", metrics="f1"),
+        study({"baseline": old, "q8": new}, metrics=["f1"]),
+        compare(read_plain(old), read_plain(new), metrics=["f1"]),
+        compare(
+            old.assign(seconds=1),
+            new.assign(seconds=2),
+            score=["f1", "seconds"],
+            metrics=["f1"],
+        ),
+    ):
+        assert frames.interval == two.interval and len(frames.rows) == 1
+    assert evaluate(old, metrics=["f1"])["f1"].value.estimate == pytest.approx(old.f1.mean())
+    counts = pd.DataFrame(
+        {"id": range(30), "samples": 10, "correct_samples": [i % 7 for i in range(30)]}
+    )
+    tries = compare(counts, counts.assign(correct_samples=9), metrics=["pass@5"])
+    assert tries.row.value.title == "pass@5" and tries.claim == "improved"
+    own = Metric(
+        name="low",
+        kind="scores",
+        totals=lambda arm: ((arm.values < 0.5).astype(float), np.ones(len(arm))),
+    )
+    assert len(compare(old, new, score="f1", metrics=["f1", own]).rows) == 2
+
+
+def test_the_answer_names_a_column_whose_values_repeat(tmp_path):
+    old, new = graded(), graded(-0.05)
+    sentence = (
+        "Examples count as independent, but only 12 values of document occur: --column "
+        'cluster=document counts these (in Python cluster="document").'
+    )
+    result = compare(old, new, score="f1")
+    for text in (result.summary(), result.to_markdown(), evaluate(old, score="f1").summary()):
+        assert text.replace("\\", "").count(sentence) == 1, text
+    assert "document occur" in result._repr_html_()
+    for done in (
+        compare(old, new, score="f1", cluster="document"),
+        compare(old.drop_duplicates("document"), new.drop_duplicates("document"), score="f1"),
+    ):
+        assert "occur" not in done.summary() and "occur" not in done.to_markdown()
+    twice = [pd.concat([frame.drop_duplicates("document")] * 2) for frame in (old, new)]
+    averaged = compare(*twice, score="f1", id="id", repeats="mean")
+    assert "occur" not in averaged.summary()

@@ -25,6 +25,7 @@ from invar_nb.foundations.refuse import (
     PairingError,
     as_counts,
     as_vector,
+    named_arguments,
     refuse,
     refuse_misaligned,
     shown_pair,
@@ -613,6 +614,7 @@ def shared_items(arms: Sequence[Arm]) -> list[Arm]:
     return kept
 
 
+@named_arguments
 def pair(
     baseline: Arm,  # before the edit: always first
     candidate: Arm,  # the same kind of arm, on the same items
@@ -671,6 +673,7 @@ def _match_fields(a: Arm, b: Arm) -> None:
         _match(a.slices[name], b.slices[name], a.ids, name, cure)
 
 # %% ../../nbs/arms/04_pair.ipynb #k0000025
+@named_arguments
 def pair_arrays(
     baseline_log_loss: object,  # l_i(A), shape (n,) [nats/token]
     candidate_log_loss: object,  # l_i(B), shape (n,) [nats/token]
@@ -678,7 +681,14 @@ def pair_arrays(
     *,
     document_ids: object = None,  # n names: windows of one document depend on each other
 ) -> Pair:
-    "A pair from arrays of the same windows in the same order."
+    """A pair from arrays of the same windows in the same order.
+
+    A window is a piece of text that is scored at once, and tokens is how many of its tokens
+    have a loss. Losses are means per token in nats, -ln p: divide sums over a window by its
+    tokens. Windows of one document depend on each other, so name the documents.
+
+    >>> compare(pair_arrays(before, after, tokens, document_ids=documents), margin=0.02)
+    """
     where = "pair_arrays"
     losses = {
         "baseline_log_loss": baseline_log_loss,

@@ -20,6 +20,7 @@ from invar_nb.foundations.refuse import (
     as_counts,
     as_names,
     as_vector,
+    named_arguments,
     refuse,
     refuse_misaligned,
 )
@@ -76,6 +77,7 @@ class Window:
 FIRST_WINDOWS = ("all", "context_only")
 
 
+@named_arguments
 def plan_windows(
     n_tokens: int,  # N, tokens of one document, at least 2
     *,
@@ -209,6 +211,7 @@ def _check_losses(
     refuse(where, "there must be at least one window", "none", "Score some text first")
 
 
+@named_arguments
 def perplexity(
     log_loss: object,  # l_i [nats/token], shape (n,), finite, >= 0
     tokens: object,  # t_i, shape (n,), counts >= 1
@@ -226,6 +229,7 @@ def perplexity(
     return math.exp(mean)
 
 # %% ../../nbs/arms/01_windows.ipynb #c060
+@named_arguments
 def bits_per_byte(
     log_loss: object,  # l_i [nats/token], shape (n,), finite, >= 0
     tokens: object,  # t_i, shape (n,), counts >= 1

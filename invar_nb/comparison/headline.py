@@ -17,7 +17,7 @@ from .difference import change_text
 from .few_units import is_decided_by_few
 from .ranking import sizes_of, smallest_of
 from .rows import BASELINE, CONTROL, Row, row_headline
-from .units import FEWEST, ITEMS, counted
+from .units import FEWEST, ITEMS, counted, row_nouns
 
 # %% ../../nbs/comparison/16_headline.ipynb #shortn
 def model_name(model: str) -> str:
@@ -38,7 +38,7 @@ def _level_headline(study: object) -> str:
         low, high = value.interval
         text += f" ({low:.4g} to {high:.4g}, {100 * study.rules.level:g} % CI)"
     arm = study.arms[BASELINE, row.key.part]
-    return f"{text} on {counted(len(arm), ITEMS[arm.kind])}."
+    return f"{text} on {counted(len(arm), row_nouns(ITEMS[arm.kind], value.title))}."
 
 
 def _levels_headline(models: list[str], n_parts: int) -> str:

@@ -29,6 +29,7 @@ from invar_nb.comparison.units import (
     choose_units,
     counted,
     find_slices,
+    row_nouns,
 )
 from ..foundations.interval import Interval
 from ..foundations.refuse import ContractError
@@ -70,7 +71,7 @@ def level_interval(metric: Metric, arm: Arm, level: float) -> LevelInterval:
         interval = metric.arm_interval(arm, level)
         is_one_unit = interval is not None and interval.of_one_unit
         return LevelInterval(None if is_one_unit else interval, counted(len(arm), "examples"))
-    over = counted(units.n_units, units.noun)
+    over = counted(units.n_units, row_nouns(units.noun, metric.title))
     if metric.of_pair or metric.caveat or units.n_units < 2:
         return LevelInterval(None, over)
     fit = fit_level(metric, arm, units)

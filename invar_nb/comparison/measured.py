@@ -35,6 +35,7 @@ from invar_nb.comparison.units import (
 from invar_nb.foundations.refuse import (
     ContractError,
     UsageError,
+    named_arguments,
     refuse,
 )
 from ..foundations.store import canonical_json
@@ -57,6 +58,7 @@ from invar_nb.statistics.totals import (
 _COLUMNS = ("baseline", "delta", "weight", "weight^2", "weight*delta", "delta^2")
 
 
+@named_arguments
 def sum_pair(
     pair: Pair,  # of losses: consecutive windows of a text
     metric: str | Metric = "perplexity",  # a ratio of sums
@@ -142,6 +144,7 @@ def _error_over_windows(sums: Mapping[str, float], estimate: float, n: int) -> f
     return math.sqrt(max(squares, 0.0) * n / max(n - 1, 1)) / sums["weight"]
 
 
+@named_arguments
 def totals_difference(
     totals: UnitTotals,  # of `sum_pair`; gaps between parts are refused
     metric: str | Metric | None = None,  # None: the one that was summed

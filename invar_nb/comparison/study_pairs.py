@@ -20,6 +20,7 @@ from .rows import BASELINE, CONTROL, POOLED
 from .rules import Rules, as_tier, check_windows
 from .units import FEWEST, ITEMS, counted, find_copies, find_near_copies
 from ..foundations.refuse import UsageError, as_choice, of_part, refuse
+from ..metrics.means import in_one_kind
 from ..statistics.totals import unit_codes
 
 # %% ../../nbs/comparison/13_study_pairs.ipynb #c015
@@ -151,10 +152,11 @@ def pair_all(arms: Arms) -> dict[tuple[str, str], Pair]:  # (candidate, part) ->
 
 
 def _arms_of_part(arms: Arms, part: str) -> dict[str, Arm]:
-    "The arms of one part by name, all with the same set of labels."
+    "The arms of one part by name, with the same set of labels and each score in one unit."
     named = {name: arm for (name, p), arm in arms.items() if p == part}
-    united = unite_labels([*named.values()], "study")
-    return dict(zip(named, united, strict=True))
+    names = sorted(named, key=lambda name: name != BASELINE)
+    united = unite_labels([named[name] for name in names], "study")
+    return dict(zip(names, in_one_kind(united), strict=True))
 
 # %% ../../nbs/comparison/13_study_pairs.ipynb #prof1
 def check_profile(pairs: Pairs, rules: Rules) -> None:

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['FEWEST', 'FEWEST_FREE', 'ITEMS', 'NOISE', 'SAMPLED', 'QUARTERS', 'FEW_WINDOWS', 'CLASSES', 'no_copies', 'Units',
-           'noun_of', 'short_noun', 'counted', 'Windows', 'step_of', 'repeats_values', 'chance_of_equal', 'find_copies',
-           'middle_spread', 'chance_of_near', 'is_beyond_chance', 'near_leaders', 'has_neighbour',
+           'noun_of', 'short_noun', 'row_nouns', 'counted', 'Windows', 'step_of', 'repeats_values', 'chance_of_equal',
+           'find_copies', 'middle_spread', 'chance_of_near', 'is_beyond_chance', 'near_leaders', 'has_neighbour',
            'pairs_of_equal_tokens', 'find_near_copies', 'join_copies', 'units_rule', 'check_units', 'make_units',
            'choose_units', 'slice_columns', 'arms_of', 'document_columns', 'class_columns', 'token_slices',
            'slice_names', 'ClassSums', 'Slice', 'find_slices', 'usual_columns', 'slices_of_classes', 'slices_of_column',
@@ -73,6 +73,15 @@ def noun_of(units: str) -> str:
 def short_noun(units: str) -> str:
     "One word for units of this name: 'serial' -> 'windows', 'items' -> 'examples'."
     return "windows" if units == "serial" else noun_of(units)
+
+
+def row_nouns(
+    nouns: str,  # "examples", or what other units are called
+    score: str,  # title of the metric
+) -> str:
+    "What units are called: problems instead of examples where a score counts tries at each."
+    is_of_tries = nouns == "examples" and score.startswith(("pass@", "pass^"))
+    return "problems" if is_of_tries else nouns
 
 
 def counted(n: object, nouns: str) -> str:

@@ -37,6 +37,7 @@ from invar_nb.foundations.refuse import (
     as_printed,
     find_precision,
     is_finite,
+    named_arguments,
     refuse,
     refuse_misaligned,
     shown_pair,
@@ -857,6 +858,7 @@ def predictions_bytes(arm: Predictions) -> bytes:
     return ("\n".join([canonical_json(header), *lines]) + "\n").encode("utf-8")
 
 
+@named_arguments
 def write_predictions(arm: Predictions, path: str | os.PathLike) -> None:
     "Write predictions to a `.jsonl` file, from which `read_predictions` gets the same again."
     if Path(path).suffix != ".jsonl":

@@ -40,6 +40,7 @@ from invar_nb.foundations.refuse import (
     as_choice,
     as_count,
     as_listed,
+    named_arguments,
     refuse,
 )
 from invar_nb.foundations.store import (
@@ -639,6 +640,7 @@ def _writer_options(losses: WindowLosses) -> dict:
     return {"names": columns_of(losses), "windows": len(losses), **about}
 
 
+@named_arguments
 def write_losses(losses: WindowLosses, path: str | os.PathLike) -> None:
     "Write losses to a `.jsonl` or `.parquet` file."
     with loss_writer(path, **_writer_options(losses)) as writer:
@@ -968,6 +970,7 @@ def _file_state(file: BinaryIO) -> tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns
 
 
+@named_arguments
 def open_losses(path: str | os.PathLike) -> LossFile:
     "A loss file whose header was read; what is not one is refused with file, line and cure."
     with open_file(path, "read_losses") as file:
@@ -990,6 +993,7 @@ def open_losses(path: str | os.PathLike) -> LossFile:
     return LossFile(reopen, str(path))
 
 
+@named_arguments
 def read_losses(path: str | os.PathLike) -> WindowLosses:
     "Read a loss file; what is not exactly one is refused with file, line and cure."
     return open_losses(path).read()

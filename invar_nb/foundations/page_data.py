@@ -9,9 +9,10 @@ __all__ = ['page_data']
 from importlib.resources import files
 from pathlib import Path
 
-from .refuse import as_choice
+from .refuse import as_choice, named_arguments
 
 # %% ../../nbs/foundations/06_page_data.ipynb #d004
+@named_arguments
 def page_data(
     name: str,  # "coverage.csv", "real_study.parquet", "lm_eval", ...
 ) -> Path:  # the file, or the folder

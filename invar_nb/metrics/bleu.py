@@ -187,7 +187,7 @@ def _score_of_sums(sums: Sequence[int], recipe: BleuRecipe, signature: str = "")
 # %% ../../nbs/metrics/08_bleu.ipynb #c026
 def corpus_bleu(
     candidates: Sequence[str],  # one text per segment
-    references: Sequence,  # per segment a text or several texts
+    references: Sequence,  # of each candidate: its reference, or a list of its references
     *,
     tokenize: str = "none",  # what a word is: none (split at white space), 13a, char, intl
     lowercase: bool = False,  # compare words in lower case
@@ -195,8 +195,13 @@ def corpus_bleu(
 ) -> BleuScore:
     """BLEU of a corpus, 0 to 1 (Eq. bleu-score), counted and added. Needs the extra `bleu`.
 
+    The references are listed by candidate: [["a cat", "one cat"], ["a dog", "one dog"]] for
+    two candidates. sacreBLEU has them the other way round, a list for each set of references:
+    turn these by [*zip(*references)].
     By default words stand between white space and nothing is smoothed. `compare`, `evaluate`
     and sacreBLEU split as 13a and smooth by exp; sacreBLEU counts from 0 to 100.
+
+    >>> corpus_bleu(["a cat", "one dog"], ["a cat", "a dog"])
     """
     names = [field.name for field in fields(BleuRecipe)]
     for name in settings:
@@ -211,6 +216,7 @@ def corpus_bleu(
         )
     refuse_misaligned("corpus_bleu", {"candidates": candidates, "references": references})
     references = as_listed(references, where="corpus_bleu", name="references")
+    _refuse_transposed(references, len(candidates))
     arm = Translations(
         ids=range(len(candidates)),
         hypotheses=candidates,
@@ -221,6 +227,19 @@ def corpus_bleu(
     return _score_of_sums(
         _count_rows(arm, recipe).sum(axis=0), recipe, _signature(arm, recipe)
     )
+
+
+def _refuse_transposed(references: Sequence, n: int) -> None:
+    "Refuse references in lists that each have one for every candidate, as in sacreBLEU."
+    if len(references) == n:
+        return
+    if all(not isinstance(texts, str) and len(texts) == n for texts in references):
+        refuse(
+            "corpus_bleu",
+            f"references must have an entry for each of the {n} candidates",
+            f"{len(references)} with {n} texts each, the layout of sacreBLEU",
+            "Write [*zip(*references)]",
+        )
 
 
 def _signature(arm: Translations, recipe: BleuRecipe) -> str:

@@ -15,6 +15,7 @@ from ..arms.predictions import Predictions
 from invar_nb.foundations.refuse import (
     as_choice,
     find_precision,
+    named_arguments,
     refuse,
     refuse_first,
     refuse_misaligned,
@@ -75,13 +76,18 @@ def _factor(normalization: str, classes: int, where: str) -> float:
     return 1 / classes
 
 
+@named_arguments
 def brier_score(
     probability: object,  # P(label 1), shape (n,); or one column per class, shape (n, C)
     label: object,  # 0/1, shape (n,); or the true column, 0 ... C-1
     *,
     normalization: str = "sum",  # of a row's C squares: "sum" in [0, 2], "mean", "half"
 ) -> float:
-    "Mean squared distance of forecast probabilities and outcomes (Eq. brier-score)."
+    """Mean squared distance of forecast probabilities and outcomes (Eq. brier-score).
+
+    normalization is about several columns, one for each of C classes: "sum" adds their
+    squares (Brier's own, 0 to 2), "half" halves that sum (0 to 1, for two classes the score of
+    one column), "mean" divides it by C. With a single column it changes nothing."""
     p, y = as_forecasts(probability, label, "brier_score")
     factor = _factor(normalization, p.shape[1], "brier_score")
     return float(np.einsum("ic,ic->", p - y, p - y) / len(p) * factor)
@@ -124,6 +130,7 @@ def _terms(p: np.ndarray, y: np.ndarray, index: np.ndarray) -> np.ndarray:
     return np.array([score, reliability, resolution, uncertainty, variance, covariance])
 
 
+@named_arguments
 def brier_decomposition(
     probability: object,  # P(label 1), shape (n,); or one column per class, shape (n, C)
     label: object,  # 0/1, shape (n,); or the true column, 0 ... C-1

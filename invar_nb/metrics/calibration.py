@@ -17,7 +17,7 @@ from scipy.special import stdtrit
 
 from ..arms.predictions import Predictions
 from ..foundations.interval import Interval
-from ..foundations.refuse import refuse, refuse_misaligned
+from ..foundations.refuse import named_arguments, refuse, refuse_misaligned
 from .metric import Detail, Metric
 from invar_nb.metrics.reliability import (
     as_bins,
@@ -227,6 +227,7 @@ def _units(clusters: object, n: int) -> tuple[np.ndarray, int]:
     return unit_codes(clusters)
 
 # %% ../../nbs/metrics/04_calibration.ipynb #c017
+@named_arguments
 def calibration_error(
     confidence: object,  # p_i in [0, 1], shape (n,)
     correct: object,  # y_i, booleans or 0/1, shape (n,)

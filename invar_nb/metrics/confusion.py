@@ -23,6 +23,7 @@ from invar_nb.foundations.refuse import (
     as_fraction,
     as_names,
     lock,
+    named_arguments,
     refuse,
     refuse_misaligned,
 )
@@ -50,6 +51,7 @@ def _classes_seen(columns: Mapping[str, Sequence], where: str) -> list[str]:
     return sorted({*chain(*names)}, key=natural_order)
 
 
+@named_arguments
 def confusion_matrix(
     true: Sequence,  # true label of each example
     predicted: Sequence,  # predicted label of each example
@@ -215,6 +217,7 @@ def _f1_interval(jaccard: Interval | None) -> Interval | None:
     return jaccard.map(_f1_of_jaccard)
 
 
+@named_arguments
 def precision_recall_f1(
     matrix: np.ndarray,  # M, shape (C, C), rows true, columns predicted
     labels: Sequence | None = None,  # the C classes; None: "0", "1", ...

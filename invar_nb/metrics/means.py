@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['accuracy_metric', 'LOWER', 'HIGHER', 'SHARES', 'score_metric', 'share_fields', 'usual_direction', 'drawn_at',
-           'tries_detail', 'names_share', 'score_of', 'pass_at', 'pass_hat_k']
+           'tries_detail', 'names_share', 'score_of', 'in_one_kind', 'pass_at', 'pass_hat_k']
 
 # %% ../../nbs/metrics/02_means.ipynb #c012
 import math
@@ -253,6 +253,9 @@ class _Score:
         as_share = {"totals": self.totals, "unit": "share", "margin": 0.02}
         if title.startswith(("pass@", "pass^")):
             return as_share | {"detail": tries_detail}
+        as_number = {"totals": self.totals, "arm_interval": self.arm_interval}
+        if any(title in arm.provenance.get("numbers", ()) for arm in arms):
+            return as_number
         values = np.concatenate([*map(self.values, arms)])
         if ((values == 0) | (values == 1)).all():
             fields = share_fields(self.is_right)
@@ -262,7 +265,13 @@ class _Score:
         is_inside = values.min(initial=0.0) >= 0 and values.max(initial=0.0) <= 1
         if is_inside and self._is_share(title, arms):
             return as_share
-        return {"totals": self.totals, "arm_interval": self.arm_interval}
+        return as_number
+
+    def is_mixed(self, arms: Sequence[Arm]) -> bool:
+        "Whether some of these arms, but not all, would be compared with the first as shares."
+        if self.fields(arms).get("unit") == "share":
+            return False
+        return any(self.fields([arms[0], arm]).get("unit") == "share" for arm in arms[1:])
 
     def _is_share(self, title: str, arms: Sequence[Arm]) -> bool:
         "Whether values from 0 to 1 are shares: by their name, or as means of 0 and 1."
@@ -287,6 +296,28 @@ def score_of(
         prepare=score.prepare,
         missing=score.missing,
     )
+
+
+def in_one_kind(
+    arms: Sequence[Arm],  # of one study and part, the baseline first
+) -> list[Arm]:
+    """The arms; each notes the scores that are no shares because of one of the others.
+
+    An F1 above 1 in one of several candidates would else be in points beside numbers."""
+    baseline = arms[0]
+    if baseline.kind != "scores" or len({arm.kind for arm in arms}) > 1:
+        return [*arms]
+    common = set.intersection(*({*arm.others} for arm in arms))
+    scores = [_Score(name) for name in ("", *sorted(common))]
+    numbers = [score.name or baseline.score for score in scores if score.is_mixed(arms)]
+    return [_with_numbers(arm, numbers) for arm in arms]
+
+
+def _with_numbers(arm: Arm, names: list[str]) -> Arm:
+    "The arm, with a note of the scores that are no shares; without any it stays as it is."
+    if not names:
+        return arm
+    return arm.changed(provenance={**arm.provenance, "numbers": names})
 
 
 score_metric = score_of()

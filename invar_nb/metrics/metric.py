@@ -26,6 +26,7 @@ from invar_nb.foundations.refuse import (
     as_choice,
     as_names,
     is_number,
+    named_arguments,
     refuse,
     refuse_first,
     shown,
@@ -84,7 +85,26 @@ def is_margin(value: object) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    "Everything that comparisons, slices, reports and `verify` need to know of a metric."
+    """Everything that comparisons, slices, reports and `verify` need to know of a metric.
+
+    Give its name, the kind of arm that it reads, and one function:
+
+    totals(arm) -> (numerators, weights): two arrays with an entry for each item; the value is
+    sum(numerators) / sum(weights), as for a mean or a share.
+    leave_one_out(arm, codes, n_units) -> (value, values): for what is no such ratio, such as a
+    median. codes[i] in 0 ... n_units-1 is the unit (document, cluster) of item i, and
+    values[u] is the value without unit u.
+
+    An arm of scores has its numbers in arm.values, losses have arm.log_loss and arm.tokens,
+    answers arm.label, arm.prediction and arm.correct; each has arm.ids and len(arm).
+
+    >>> low = Metric(
+    ...     name="low",
+    ...     kind="scores",
+    ...     totals=lambda arm: ((arm.values < 0.5).astype(float), np.ones(len(arm))),
+    ... )
+    >>> compare(old, new, score="f1", metrics=[low])
+    """
 
     name: str  # its key in METRICS, reports and options
     unit: str = ""  # of the value, such as "nats/token", "share" or "score"
@@ -176,6 +196,16 @@ class Metric:
         return self.inverse is not None and not self.of_pair
 
 # %% ../../nbs/metrics/00_metric.ipynb #c011
+_SIGNATURES = {  # function of a metric -> what it takes and returns
+    "totals": "totals(arm) -> (numerators, weights), shape (n,) each",
+    "leave_one_out": "leave_one_out(arm, codes, n_units) -> (value, values without each unit)",
+    "prepare": "prepare(*arms) -> Metric",
+    "exact": "exact(baseline, candidate, level) -> (Interval, function null -> p)",
+    "arm_interval": "arm_interval(arm, level) -> Interval",
+    "detail": "detail(arm, level) -> Detail",
+    "missing": "missing(arm) -> reason or None",
+    "change_ends": "change_ends(baseline, candidate, codes, n_units) -> (level -> ends)",
+}
 _RAISED = (  # errors of the functions of a metric that are reported with its name
     ArithmeticError,
     AssertionError,
@@ -208,7 +238,14 @@ def _call(metric: Metric, function: str, *arguments: object) -> Any:
     except ContractError:
         raise
     except _RAISED as error:
-        _refuse(metric, f"{function} must run", f"{type(error).__name__}: {error}")
+        got = f"{type(error).__name__}: {error}"
+        _refuse(metric, f"{function} must run", got, _cure_of(function))
+
+
+def _cure_of(function: str) -> str:
+    "What an error advises for a function of a metric: what it takes and returns."
+    cure = "Correct the function of this metric"
+    return f"{cure}: {_SIGNATURES[function]}" if function in _SIGNATURES else cure
 
 
 def missing_reason(metric: Metric, arm: Arm) -> str | None:
@@ -234,7 +271,8 @@ def _call_for_two(metric: Metric, function: str, *arguments: object) -> Sequence
     result = _call(metric, function, *arguments)
     if isinstance(result, (tuple, list)) and len(result) == 2:
         return result
-    _refuse(metric, f"{function} must return two things", type(result).__name__)
+    got = type(result).__name__
+    _refuse(metric, f"{function} must return two things", got, _cure_of(function))
 
 
 def _finite(metric: Metric, name: str, values: object, n: int) -> np.ndarray:
@@ -336,7 +374,7 @@ def in_unit(
         "compare",
         f"{metric.title or metric.name} must fit float64",
         f"exp({value:.6g})",
-        "No loss in nats is this large; check the unit",
+        "No mean loss in nats is this large: divide sums by tokens, and convert bits",
     )
 
 
@@ -528,6 +566,7 @@ def _is_usual(metric: Metric, arm: Arm) -> bool:
 METRICS = Registry()
 
 
+@named_arguments
 def register_metric(
     metric: Metric,
     *,

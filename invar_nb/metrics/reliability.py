@@ -25,6 +25,7 @@ from invar_nb.foundations.refuse import (
     check_length,
     find_precision,
     lock,
+    named_arguments,
     refuse,
     refuse_first,
     refuse_misaligned,
@@ -107,6 +108,7 @@ def _binned(
     return p, y, bin_of(p, edges), n_bins
 
 
+@named_arguments
 def expected_calibration_error(
     confidence: object,  # p_i in [0, 1], shape (n,)
     correct: object,  # y_i, booleans or 0/1, shape (n,)
@@ -385,6 +387,7 @@ def _bin_limits(
     return low, high
 
 
+@named_arguments
 def reliability_bins(
     confidence: object,  # p_i in [0, 1], shape (n,)
     correct: object,  # y_i, booleans or 0/1, shape (n,)
@@ -549,5 +552,6 @@ ece_metric = Metric(
     leave_one_out=_ece_without,
     detail=_ece_detail,
     missing=_missing,
-    caveat="The noise of an ECE never cancels, so a change of it is shown, not judged.",
+    caveat="The noise of an ECE never cancels, so its interval covers too little and no claim "
+    "rests on it.",
 )

@@ -11,7 +11,7 @@ import scipy
 from scipy.sparse import csr_array
 
 from ..arms.predictions import Predictions
-from ..foundations.refuse import refuse_misaligned
+from ..foundations.refuse import named_arguments, refuse_misaligned
 from .metric import Metric
 from .reliability import as_confidences, as_outcomes
 
@@ -71,6 +71,7 @@ def _fixed_point(mass: np.ndarray, n: int) -> float:
     return min(1.0, root)  # a root of 1 may be rounded up
 
 
+@named_arguments
 def smooth_calibration_error(
     confidence: object,  # p_i in [0, 1], shape (n,)
     correct: object,  # y_i, booleans or 0/1, shape (n,)
@@ -150,5 +151,6 @@ smooth_calibration_metric = Metric(
     better="lower",
     leave_one_out=_without,
     missing=_missing,
-    caveat="shown, not judged: its interval covers too little where a model is calibrated",
+    caveat="Its interval covers too little where a model is calibrated, so no claim rests on "
+    "it.",
 )

@@ -17,7 +17,7 @@ import warnings
 from pathlib import Path
 
 # %% ../../nbs/models/12_demo_text.ipynb #c004
-from ..foundations.refuse import refuse
+from ..foundations.refuse import named_arguments, refuse
 
 # %% ../../nbs/models/12_demo_text.ipynb #c006
 _LEFT_OUT = frozenset(
@@ -93,6 +93,7 @@ LONGEST = 3000  # characters of a docstring; longer ones are manuals
 FEWEST_DOCUMENTS = 20
 
 
+@named_arguments
 def demo_documents(
     modules: dict[str, Path] | None = None,  # None: `library_modules()`
     *,

@@ -39,6 +39,7 @@ from invar_nb.foundations.refuse import (
     PairingError,
     UsageError,
     as_choice,
+    named_arguments,
     refuse,
 )
 from invar_nb.foundations.store import (
@@ -161,6 +162,7 @@ def is_gguf(path: str | Path) -> bool:
         return False  # such as a folder or a pipe
 
 
+@named_arguments
 def read_gguf(path: str | Path) -> Checkpoint:
     """Read metadata and tensor positions of a GGUF file; no weights are read.
 
@@ -1304,6 +1306,7 @@ class LoadedModel:
             )
 
 # %% ../../nbs/models/02_load.ipynb #c052
+@named_arguments
 def load_model(
     path_or_id: str | Path,  # a folder, a GGUF file or a hub id
     *,

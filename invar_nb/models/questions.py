@@ -25,7 +25,7 @@ from ..arms.window_losses import WindowLosses
 from ..arms.windows import Window
 from ..files.answers import predictions_from_columns
 from ..files.tables import Wanted, read_table
-from ..foundations.refuse import UsageError, as_choice, refuse, suggest
+from ..foundations.refuse import UsageError, as_choice, named_arguments, refuse, suggest
 from ..foundations.store import as_shape, canonical_json, digest
 from .score import score_plan
 from .text import BOS_POLICIES, MOST_PLACES, document_start
@@ -73,6 +73,7 @@ TRUTHS = (
 )  # columns of the right answer; the first that a file has is read
 
 
+@named_arguments
 def read_examples(
     path: str | Path,  # .jsonl, .json or .parquet
     cluster: str | None = None,  # column, or path in a row: the group of each question
@@ -145,6 +146,7 @@ def _answer_index(answer: object, texts: list[str], where: str, line: str) -> in
     return number
 
 # %% ../../nbs/models/11_questions.ipynb #c019
+@named_arguments
 def find_leaks(
     examples: Examples,  # of `read_examples`
     texts: Iterable[str],  # what a model was trained on

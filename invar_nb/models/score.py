@@ -24,7 +24,7 @@ from ..arms.window_losses import WindowLosses
 from ..arms.windows import Window
 from ..files.cache import LossCache
 from ..foundations.journal import Journal
-from ..foundations.refuse import ContractError, refuse
+from ..foundations.refuse import ContractError, named_arguments, refuse
 from ..foundations.store import canonical_json, digest
 from .batches import BATCH_TOKENS, Scorer, as_documents, plan_scoring
 from invar_nb.models.load import (
@@ -396,6 +396,7 @@ def _plan_scorer(
     return scorer
 
 # %% ../../nbs/models/06_score.ipynb #c020
+@named_arguments
 def score_windows(
     model: object,  # a LoadedModel, or a Hugging Face causal LM
     token_ids: np.ndarray | Mapping,  # ids of one document, shape (N,), or of each by its id

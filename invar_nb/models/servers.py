@@ -28,7 +28,13 @@ import numpy as np
 # %% ../../nbs/models/09_servers.ipynb #c003
 import invar_nb
 from ..arms.window_losses import WindowLosses
-from ..foundations.refuse import UsageError, as_count, is_number, refuse
+from invar_nb.foundations.refuse import (
+    UsageError,
+    as_count,
+    is_number,
+    named_arguments,
+    refuse,
+)
 from .score import open_finished, planned_losses, spending
 from .text_plan import TextPlan
 
@@ -915,6 +921,7 @@ def _check_unchanged(scorer: Scorer, plan: TextPlan, probe: Mapping) -> None:
         )
 
 # %% ../../nbs/models/09_servers.ipynb #c043
+@named_arguments
 def score_served(
     address: str,  # openai:URL, vllm:URL or sglang:URL; #NAME of many models
     plan: TextPlan,  # of plan_text

@@ -21,7 +21,7 @@ import numpy as np
 from ..arms.window_losses import WindowLosses
 from ..arms.windows import Window
 from ..files.cache import LossCache
-from ..foundations.refuse import PairingError, refuse
+from ..foundations.refuse import PairingError, named_arguments, refuse
 from ..foundations.store import digest
 from ..metrics.divergence import EDGES, change_columns, change_counts
 from .batches import Scorer, as_batches, cut_passes, in_memory, plan_scoring
@@ -428,6 +428,7 @@ def _pair_key(plan: TextPlan, facts: Sequence[Mapping]) -> dict:
     }
 
 # %% ../../nbs/models/07_together.ipynb #c028b
+@named_arguments
 def score_together(
     baseline: object,  # a LoadedModel, or a Hugging Face causal LM
     candidate: object,  # the same

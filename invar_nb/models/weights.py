@@ -20,7 +20,7 @@ import numpy as np
 # %% ../../nbs/models/16_weights.ipynb #c003
 from ..comparison.units import counted
 from ..foundations.interval import Shown
-from ..foundations.refuse import refuse
+from ..foundations.refuse import named_arguments, refuse
 from ..foundations.store import as_path
 from .load import Checkpoint, Stored, find_checkpoint, stored_tensors
 from .numbers import READ, cast, decode, is_packed, on_grid, pieces, raw
@@ -391,6 +391,7 @@ def _compare_all(
     return changes
 
 # %% ../../nbs/models/16_weights.ipynb #c034
+@named_arguments
 def compare_weights(
     baseline: str | Path,  # folder, GGUF or hub id
     candidate: str | Path,  # folder, GGUF or hub id

@@ -15,7 +15,7 @@ from typing import Annotated
 import msgspec
 
 from ..arms.arm import Scores, listed
-from ..foundations.refuse import UsageError, as_choice, refuse
+from ..foundations.refuse import UsageError, as_choice, named_arguments, refuse
 from ..foundations.store import as_shape, read_lines
 from .reader import Example, Reader, Reading, json_lines
 
@@ -137,6 +137,7 @@ def _scores_of(samples: Sequence[_Sample], better: str | None, where: str) -> Sc
     )
 
 
+@named_arguments
 def read_every_eval(
     path: str | os.PathLike,  # a .jsonl of samples
     *,

@@ -28,6 +28,7 @@ from invar_nb.foundations.refuse import (
     UsageError,
     as_choice,
     is_finite,
+    named_arguments,
     refuse,
 )
 from invar_nb.foundations.store import (
@@ -815,6 +816,7 @@ def _read_log(
     return _scores(opened, entry, better, choice)
 
 
+@named_arguments
 def read_inspect_log(
     path: str | os.PathLike,  # a log, or a folder with one log for each task
     *,

@@ -20,7 +20,7 @@ import numpy as np
 
 from ..arms.pair import Pair, pair
 from ..arms.window_losses import WindowLosses
-from ..foundations.refuse import PairingError, refuse
+from ..foundations.refuse import PairingError, named_arguments, refuse
 from ..foundations.store import as_file, digest, open_file, read_file
 from ..metrics.divergence import EDGES, change_columns, change_counts
 from .reader import Example, Reader, Reading
@@ -268,6 +268,7 @@ def _arm_of_file(
     )
 
 # %% ../../nbs/readers/03_llama_cpp.ipynb #k0000026
+@named_arguments
 def read_logit_arm(path: str | os.PathLike) -> WindowLosses:
     "The losses in one file of `--kl-divergence-base`, with each chunk as a window."
     logits = _open_logits(path, "read_logit_arm")
@@ -314,6 +315,7 @@ class _PairSums:
         }
 
 
+@named_arguments
 def read_logit_pair(
     baseline: str | os.PathLike,  # a file of `--kl-divergence-base`
     candidate: str | os.PathLike,  # a file of the same text, context and vocabulary
@@ -495,6 +497,7 @@ def _arm_of_log(path: str | os.PathLike, means: _RunningMeans) -> WindowLosses:
     )
 
 # %% ../../nbs/readers/03_llama_cpp.ipynb #k0000038
+@named_arguments
 def read_perplexity_log(path: str | os.PathLike) -> WindowLosses:
     "The losses in a log of `llama-perplexity --ppl-output-type 1`, a window a chunk."
     means = _read_running_means(path, "read_perplexity_log")
@@ -541,6 +544,7 @@ def check_same_text(
 MOST_ROUNDING = 0.05  # largest share of rounding in the variance of the differences
 
 
+@named_arguments
 def read_perplexity_pair(
     baseline: str | os.PathLike,  # output of llama-perplexity
     candidate: str | os.PathLike,  # logs of any type

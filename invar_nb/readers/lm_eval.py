@@ -31,6 +31,7 @@ from invar_nb.foundations.refuse import (
     UsageError,
     as_choice,
     is_finite,
+    named_arguments,
     of_part,
     refuse,
 )
@@ -1276,6 +1277,7 @@ def _files_of_tasks(path: Path, names: Sequence[str]) -> dict[str, list[Path]]:
     return {name: files_by_task[name] for name in names or files_by_task}
 
 
+@named_arguments
 def read_lm_eval(
     path: str | os.PathLike,  # a folder, searched with its subfolders, or one of its files
     *,

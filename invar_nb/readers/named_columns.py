@@ -99,8 +99,8 @@ GROUPS = (
     *("user", "user_id", "group", "passage", "context_id"),
 )
 COUNTS = {  # role -> its columns in a table of counts
-    "samples": ("samples", "n_samples", "num_samples"),  # drawn for a problem
-    "score": ("correct_samples", "num_correct", "n_correct"),  # of them right
+    "samples": ("samples", "n_samples", "num_samples", "n"),  # drawn for a problem
+    "score": ("correct_samples", "num_correct", "n_correct", "c"),  # of them right
 }
 
 # %% ../../nbs/readers/06_named_columns.ipynb #nc000001
@@ -132,9 +132,9 @@ def _find_counts(columns: Sequence[str]) -> dict[str, str]:  # role -> column
     """
     chosen = {}
     for role, usual_names in COUNTS.items():
-        for name in columns:
-            if name in usual_names:
-                chosen[role] = name
+        matching = [name for name in usual_names if name in columns]
+        if matching:
+            chosen[role] = matching[0]
     return chosen if len(chosen) == 2 else {}
 
 # %% ../../nbs/readers/06_named_columns.ipynb #rolesc0s

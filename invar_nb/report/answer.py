@@ -20,6 +20,7 @@ from rich.cells import cell_len
 
 from ..comparison.claim import WITHIN
 from ..foundations.interval import Shown
+from ..foundations.refuse import named_arguments
 from ..foundations.store import canonical_text
 from .document import Document
 from invar_nb.report.figures import (
@@ -400,6 +401,7 @@ TONES = {  # claim -> its colour in a notebook
 MOST_ROWS = 40  # of a table in a notebook
 
 
+@named_arguments
 def result_html(
     result: Shown,
     *,

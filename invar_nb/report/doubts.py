@@ -9,9 +9,9 @@ __all__ = ['VALUES_OF', 'TENSOR', 'SCORING_SETTINGS', 'ROUNDING_SETTINGS', 'LOSS
            'shift_sentence', 'engine_of', 'server_sentence', 'cure_of_topics', 'topics_sentence', 'scores_sentence',
            'pair_doubts', 'gain_doubt', 'hidden_doubts', 'few_units_note', 'smallest_p_note', 'rests_on_spread',
            'judged_together', 'family_notes', 'lines_once', 'with_labels', 'copies_of_arms', 'find_doubts',
-           'other_scores', 'tokens_at_cut_off', 'cut_off_sentence', 'interval_warnings', 'arm_warnings',
-           'temperature_warning', 'pair_warnings', 'tier_warnings', 'expired_warnings', 'pooled_warnings',
-           'find_warnings']
+           'other_scores', 'repeated_values', 'tokens_at_cut_off', 'cut_off_sentence', 'interval_warnings',
+           'arm_warnings', 'temperature_warning', 'pair_warnings', 'tier_warnings', 'expired_warnings',
+           'pooled_warnings', 'find_warnings']
 
 # %% ../../nbs/report/04_doubts.ipynb #dbt02
 import math
@@ -560,11 +560,21 @@ def _notes_on_rows(source: Mapping) -> Iterator[str]:
     if index := source.get("index"):
         is_id = "is not read" if index == "not read" else "is the id by which rows are matched"
         yield f"The first column of the table has no name and {is_id}."
+
+
+def repeated_values(arm: Arm | ArmSection) -> Iterator[str]:
+    "Which column repeats its values over the examples of an arm, which count as independent."
+    n = arm.n if isinstance(arm, ArmSection) else len(arm)
+    source = arm.provenance.get("source")
+    if not isinstance(source, Mapping):
+        return
     for column, n_values in source.get("grouping", {}).items():
-        yield (
-            f"Examples count as independent, but only {n_values:,} values of {column} occur: "
-            f"--column cluster={column} counts these."
-        )
+        if n_values < n:
+            yield (
+                f"Examples count as independent, but only {n_values:,} values of {column} "
+                f"occur: --column cluster={column} counts these (in Python "
+                f'cluster="{column}").'
+            )
     for column, n_values in source.get("parts", {}).items():
         yield (
             f"All rows are judged together, but {n_values} values of {column} occur: "
@@ -659,6 +669,8 @@ def pair_warnings(measured: Measured, d: Difference, level: float) -> Iterator[s
     yield from arm_warnings("candidate", pair.candidate)
     yield temperature_warning(pair)
     yield from other_scores(pair.candidate)
+    if pair.clusters is None:
+        yield from repeated_values(pair.candidate)
     if pair.kind == "scores":
         yield from units_doubts(pair.baseline, pair.candidate)
     yield cut_off_sentence(pair)

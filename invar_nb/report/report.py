@@ -37,7 +37,7 @@ from ..files.answers import parse_kept, predictions_bytes
 from ..files.losses import losses_bytes, parse_losses
 from ..foundations.interval import Shown
 from ..foundations.journal import finish
-from ..foundations.refuse import ContractError, refuse, usual_rounding
+from ..foundations.refuse import ContractError, named_arguments, refuse, usual_rounding
 from invar_nb.foundations.store import (
     as_shape,
     canonical_json,
@@ -329,7 +329,10 @@ class Report(Shown):
     def _sentences(self):
         "The lines above and below the table in a notebook."
         heading = heading_of(self.content)
-        return [heading.line, *closing_lines(self.content, in_shell=False)]
+        lines = [*closing_lines(self.content, in_shell=False)]
+        if not heading.says_exit:
+            return [heading.line, *lines]
+        return [" ".join(heading.others), *lines, heading.first]
 
     def _forest(self):
         "The picture of a notebook; None where there are no intervals."
@@ -383,6 +386,7 @@ def seal(document: Document, environment: Mapping[str, Any], arms: Mapping) -> R
     return Report(text=canonical_text(values), arms=arms)
 
 
+@named_arguments
 def report_of(
     study: Study,
     *,

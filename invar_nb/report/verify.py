@@ -21,7 +21,13 @@ from ..arms.arm import Arm
 from ..comparison.rules import Rules
 from ..comparison.study import study
 from ..comparison.units import counted
-from ..foundations.refuse import ContractError, UsageError, refuse, shown_pair
+from invar_nb.foundations.refuse import (
+    ContractError,
+    UsageError,
+    named_arguments,
+    refuse,
+    shown_pair,
+)
 from invar_nb.foundations.store import (
     canonical_text,
     content_digest,
@@ -516,6 +522,7 @@ def not_covered_lines(
     return lines
 
 
+@named_arguments
 def verify(
     path: str | os.PathLike,  # report.json, or the folder that holds it; any kind of report
     *,

@@ -9,7 +9,7 @@ __all__ = ['EXIT_FIRST', 'MOST_NAMED', 'LOSSES', 'METHODS', 'NOISY_SETTINGS', 'E
            'unit_nouns', 'is_dominated', 'family_sentences', 'level_sentence', 'no_spread_sentence', 'margins_sentence',
            'lacks_margin', 'no_margin_sentence', 'perhaps_within_sentence', 'is_perhaps_within', 'is_loss',
            'has_own_margin', 'of_mean_sentences', 'only_difference_sentence', 'margins_both_ways',
-           'against_name_sentences', 'nats_sentence', 'pairing_sentence', 'levels_rest_line',
+           'against_name_sentences', 'nats_sentence', 'pairing_sentence', 'levels_rest_line', 'repeats_sentence',
            'lower_perplexity_sentence', 'rests_sentences', 'rests_line', 'ignored_line', 'dof_of', 'discordance_of',
            'Churn', 'churn_of', 'chance_to_find', 'smallest_found', 'bears_claim', 'has_known_rates', 'rate_text',
            'Laws', 'laws_of', 'rates_of_one', 'rates_of_several', 'rule_clause', 'may_err', 'rule_line',
@@ -41,6 +41,7 @@ from invar_nb.comparison.units import (
     ITEMS,
     counted,
     noun_of,
+    row_nouns,
 )
 from ..foundations.interval import alpha_of, confidence_text
 from ..metrics.metric import BUILT_IN
@@ -59,6 +60,7 @@ from invar_nb.report.document import (
 )
 from invar_nb.report.doubts import (
     capitalised,
+    repeated_values,
     same_weights_clause,
     tokens_at_cut_off,
     with_labels,
@@ -172,13 +174,14 @@ def models_line(document: Document) -> str:
 def part_text(
     part: PartSection,
     name: str | None,  # of the text that was measured; None: that of the part
+    score: str = "",  # title of the metric that leads
 ) -> str:
     "A part and its size: 'law: 12 documents, 590 windows'."
     amounts = []
     if part.kind == "losses" and part.documents:
         amounts.append(counted(part.documents, "documents"))
     if part.unit != "bytes":
-        amounts.append(counted(part.n, ITEMS[part.kind]))
+        amounts.append(counted(part.n, row_nouns(ITEMS[part.kind], score)))
     name = name or part.part
     if name:
         return f"{name}: {', '.join(amounts)}"
@@ -190,29 +193,33 @@ def texts_line(document: Document) -> str:
     if not document.rows and not document.levels and not document.pairs:
         return ""
     names = {arm.part: arm.provenance.get("text_name") for arm in document.arms.values()}
-    texts = [part_text(part, names[part.part]) for part in document.parts]
+    titles = [row.value.title for row in document.leads]
+    titles += [level.title for level in document.levels]
+    texts = [
+        part_text(part, names[part.part], next(iter(titles), "")) for part in document.parts
+    ]
     return f"On {'; '.join(texts)}."
 
 # %% ../../nbs/report/08_wording.ipynb #wrd11
-def units_text(units: UnitsSection) -> str:
-    "The units of an interval: '590 windows (303 effective)'."
-    text = counted(units.n, noun_of(units.kind))
+def units_text(units: UnitsSection, score: str = "") -> str:
+    "The units of an interval of this score: '590 windows (303 effective)'."
+    text = counted(units.n, row_nouns(noun_of(units.kind), score))
     effective = round(units.effective)
     if effective != units.n:
         return f"{text} ({effective} effective)"
     return text
 
 
-def all_units_text(units: Sequence[UnitsSection]) -> str:
+def all_units_text(units: Sequence[UnitsSection], score: str = "") -> str:
     "The units of several pairs in one clause: '12 to 40 documents each'."
-    texts = {units_text(of_pair) for of_pair in units}
+    texts = {units_text(of_pair, score) for of_pair in units}
     if len(texts) == 1:
         return texts.pop()
     counts = [of_pair.n for of_pair in units]
     text = f"{min(counts):,}"
     if min(counts) != max(counts):
         text += f" to {max(counts):,}"
-    nouns = sorted({noun_of(of_pair.kind) for of_pair in units})
+    nouns = sorted({row_nouns(noun_of(of_pair.kind), score) for of_pair in units})
     return f"{text} {' or '.join(nouns)} each"
 
 
@@ -228,7 +235,7 @@ def seeds_test_text(value: ChangeSection) -> str:
 
 def over_sentence(units: Sequence[UnitsSection], leads: Sequence[RowSection]) -> str:
     "Over which units the intervals are computed; for a single change over seeds its test too."
-    clause = f"Intervals over {all_units_text(units)}"
+    clause = f"Intervals over {all_units_text(units, leads[0].value.title if leads else '')}"
     is_over_seeds = units[0].kind == "seeds"
     if is_over_seeds and len(leads) == 1 and leads[0].value.p_value is not None:
         clause += f"; {seeds_test_text(leads[0].value)}"
@@ -464,10 +471,18 @@ def levels_rest_line(document: Document) -> str:
     bare = dict.fromkeys(level.title for level in document.levels if level.has_no_interval)
     sentences = []
     if over:
-        sentences.append(f"Intervals over {' or '.join(over)}.")
+        sentences += [f"Intervals over {' or '.join(over)}.", repeats_sentence(document)]
     if bare:
         sentences.append(f"None for {' and '.join(bare)}: it would cover too little.")
-    return " ".join(sentences)
+    return " ".join(filter(None, sentences))
+
+
+def repeats_sentence(document: Document) -> str:
+    "Which column repeats its values over examples that count as independent; '' if none does."
+    for arm in document.arms.values():
+        for sentence in repeated_values(arm):
+            return sentence
+    return ""
 
 
 def lower_perplexity_sentence(document: Document) -> str:
@@ -491,6 +506,8 @@ def rests_sentences(
     leads = document.of_role("pooled", "lead")
     is_over_seeds = units[0].kind == "seeds"
     yield over_sentence(units, leads)
+    if any(of_pair.kind == "items" for of_pair in units):
+        yield repeats_sentence(document)
     yield reason_of_windows(units)
     if is_over_seeds:
         yield from seeds_sentences(units)
@@ -592,7 +609,8 @@ def smallest_found(value: ChangeSection) -> float | None:
 # %% ../../nbs/report/08_wording.ipynb #rulec
 def bears_claim(value: ChangeSection) -> bool:
     "Whether a claim may rest on an interval: enough units, none that dominate, and no alarm."
-    return value.units_eff >= FEWEST and not is_dominated(value) and not value.alarm
+    is_enough = value.units_eff >= FEWEST and not is_dominated(value)
+    return value.judged and is_enough and not value.alarm
 
 
 def has_known_rates(value: ChangeSection) -> bool:

@@ -43,6 +43,7 @@ from invar_nb.foundations.refuse import (
     as_count,
     as_fraction,
     is_number,
+    named_arguments,
     of_part,
     refuse,
 )
@@ -898,6 +899,7 @@ def judge_runs(
     ).verdict
 
 # %% ../../nbs/runs/01_evaluator.ipynb #c050
+@named_arguments
 def judge_many(
     comparisons: Iterable[RunsComparison],  # results of `compare_runs`
     *,

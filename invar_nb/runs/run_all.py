@@ -26,7 +26,7 @@ from typing import BinaryIO
 
 import psutil
 
-from ..foundations.refuse import as_choice, as_count, refuse
+from ..foundations.refuse import as_choice, as_count, named_arguments, refuse
 from ..foundations.store import locked
 from invar_nb.runs.runs import (
     RESERVED,
@@ -292,6 +292,7 @@ def needs_run(result: ExperimentResult | None, again: Iterable[str]) -> bool:
     return result is None or result.terminal in again
 
 
+@named_arguments
 def run_all(
     specs: Iterable[ExperimentSpec],
     *,

@@ -26,6 +26,7 @@ from invar_nb.foundations.refuse import (
     as_names,
     is_finite,
     is_number,
+    named_arguments,
     of_part,
     refuse,
     suggest,
@@ -348,6 +349,7 @@ def _rows_with(runs: Iterable, column: str, word: str) -> list[dict]:
     return [row for row, value in zip(rows_with_column, words, strict=True) if value == word]
 
 
+@named_arguments
 def read_runs(
     path: object,  # a table with a row for each run, a folder of the Trainer, a DataFrame
     *,
@@ -715,6 +717,7 @@ def differing(configs: Sequence[Mapping]) -> set[str]:
     return {name for name in names if len(values[name]) > 1}
 
 
+@named_arguments
 def write_runs(results: Iterable[ExperimentResult], path: str | os.PathLike) -> None:
     "Write a runs file, one JSON object per line: settings that differ, metrics and the end."
     results = list(results)

@@ -15,7 +15,13 @@ import numpy as np
 
 # %% ../../nbs/shell/00_demo.ipynb #c010
 import invar_nb
-from ..foundations.refuse import as_choice, as_count, as_fraction, refuse
+from invar_nb.foundations.refuse import (
+    as_choice,
+    as_count,
+    as_fraction,
+    named_arguments,
+    refuse,
+)
 from ..models.demo_text import demo_documents
 from ..models.load import import_torch, load_model, quiet
 
@@ -38,6 +44,7 @@ def quantise(
     return np.rint(weight / np.where(step > 0, step, 1)) * step
 
 # %% ../../nbs/shell/00_demo.ipynb #c022
+@named_arguments
 def demo_model(
     name: str,  # "base", or "tuned": the same, fine-tuned on more text
 ) -> Path:
@@ -111,6 +118,7 @@ def _copy(
     return counts
 
 
+@named_arguments
 def quantised_copy(
     source: Path,  # folder of a model
     target: Path,  # a new folder
@@ -124,6 +132,7 @@ def quantised_copy(
     return _copy(source, target, partial(quantise, bits=bits))
 
 
+@named_arguments
 def pruned_copy(
     source: Path,  # folder of a model
     target: Path,  # a new folder

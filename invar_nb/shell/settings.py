@@ -411,7 +411,13 @@ def _cure_of_role(text: str) -> str:
     likely = _ROLES_OF_OTHERS.get(role.strip().lower()) or nearest(role, ROLES)
     if not name and role not in ROLES:
         name = role  # the column alone was typed
-    return f"Write --column {likely or 'ROLE'}={name or 'COLUMN'}"
+    if role in ("samples", "correct_samples"):
+        return (
+            "Counts have fixed names: call the columns samples and correct_samples, or n and c"
+        )
+    if not likely:
+        return f"Choose the role of {name!r}, such as --column score={name}"
+    return f"Write --column {likely}={name or 'COLUMN'}"
 
 
 def roles_of(texts: Iterable[str] | None) -> dict[str, str]:

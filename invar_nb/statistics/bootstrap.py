@@ -15,7 +15,13 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from ..foundations.interval import Fallback, Interval
-from ..foundations.refuse import as_choice, as_count, as_fraction, refuse
+from invar_nb.foundations.refuse import (
+    as_choice,
+    as_count,
+    as_fraction,
+    named_arguments,
+    refuse,
+)
 from .totals import as_pairs, spread_is_rounding, weighted_mean
 
 # %% ../../nbs/statistics/04_bootstrap.ipynb #c017
@@ -536,6 +542,7 @@ def bootstrap_analysis(
     return interval, max(float(cut.p), 2.0 ** (1 - n), 1e-12)  # G is known to some 12 digits
 
 # %% ../../nbs/statistics/04_bootstrap.ipynb #c040
+@named_arguments
 def bootstrap_interval(
     delta: np.ndarray,  # d_i, shape (n,) [nats/token]
     tokens: np.ndarray,  # t_i, shape (n,), counts >= 1

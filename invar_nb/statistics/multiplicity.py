@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 # %% ../../nbs/statistics/07_multiplicity.ipynb #c004
-from ..foundations.refuse import as_choice, as_vector, lock
+from ..foundations.refuse import as_choice, as_vector, lock, named_arguments
 
 # %% ../../nbs/statistics/07_multiplicity.ipynb #c031
 PROCEDURES = ("holm", "benjamini_hochberg")
@@ -29,6 +29,7 @@ def _stepwise(p_values: object, where: str, multiples: Callable, running: Callab
     return lock(out)
 
 # %% ../../nbs/statistics/07_multiplicity.ipynb #c053
+@named_arguments
 def holm(
     p_values: object,  # shape (m,), each in [0, 1]; m = 0 is an empty family
 ) -> np.ndarray:  # adjusted, in the order of the input, shape (m,), locked
@@ -43,6 +44,7 @@ def holm(
     )
 
 # %% ../../nbs/statistics/07_multiplicity.ipynb #c054
+@named_arguments
 def benjamini_hochberg(
     p_values: object,  # shape (m,), each in [0, 1]; m = 0 is an empty family
 ) -> np.ndarray:  # adjusted, in the order of the input, shape (m,), locked

@@ -18,6 +18,7 @@ from invar_nb.foundations.refuse import (
     PairingError,
     as_fraction,
     as_vector,
+    named_arguments,
     refuse,
     refuse_misaligned,
 )
@@ -77,13 +78,17 @@ _LARGEST = 1e150  # of an input: the square of a larger one leaves float64, whic
 _SMALLEST_SCALE = 1e-135
 
 
+@named_arguments
 def paired_t_test(
     candidate: object,  # one number for each pair, such as a seed, shape (n,)
     baseline: object,  # the same pairs in the same order
     *,
     level: float = 0.95,  # of the interval; 1 - level is the threshold of `significant`
 ) -> TTest:
-    "Paired t test of candidate - baseline, the candidate first (Eq. ttest-density)."
+    """Paired t test of candidate - baseline, the first argument minus the second.
+
+    compare(old, new) also gives new - old, but takes the baseline first: for its sign write
+    paired_t_test(new, old) (Eq. ttest-density)."""
     where = "paired_t_test"
     refuse_misaligned(where, {"candidate": candidate, "baseline": baseline})
     c = as_vector(
@@ -286,6 +291,7 @@ class SignFlip:
     reaching: int | None = None  # patterns at least as far from 0; None: not counted
 
 # %% ../../nbs/statistics/05_paired_test.ipynb #c033
+@named_arguments
 def sign_flip_test(
     differences: object,  # d_i, shape (n,)
     *,

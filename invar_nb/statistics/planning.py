@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import chdtr, chdtri, fdtri, ndtr, ndtri, stdtrit
 
 # %% ../../nbs/statistics/10_planning.ipynb #c021
-from ..foundations.refuse import UsageError, as_fraction, refuse
+from ..foundations.refuse import UsageError, as_fraction, named_arguments, refuse
 from .jackknife import Jackknife
 from .serial import cosine_terms
 
@@ -163,6 +163,7 @@ def smallest_n(
     return high
 
 # %% ../../nbs/statistics/10_planning.ipynb #c043
+@named_arguments
 def n_for_power(
     standard_deviation: float,  # s of one unit: SE sqrt(n) of the pilot
     delta: float,  # D, the difference to be expected

@@ -19,6 +19,7 @@ from invar_nb.foundations.refuse import (
     as_booleans,
     as_count,
     as_fraction,
+    named_arguments,
     refuse,
     refuse_misaligned,
 )
@@ -44,6 +45,7 @@ def _successes(
     return successes, trials
 
 
+@named_arguments
 def wilson_interval(
     successes: int,  # x, 0 <= x <= n
     trials: int,  # n >= 1
@@ -76,6 +78,7 @@ def _normal(level: float) -> float:
     return math.sqrt(2) * float(erfinv(level))
 
 # %% ../../nbs/statistics/06_proportions.ipynb #c034
+@named_arguments
 def pass_at_k(
     n: int,  # samples drawn for one problem
     c: int,  # of them correct, 0 <= c <= n
@@ -130,6 +133,7 @@ def difference_ends(
     return d - joint(b - ends_b[0], ends_a[1] - a), d + joint(ends_b[1] - b, a - ends_a[0])
 
 
+@named_arguments
 def newcombe_interval(
     successes_a: int,  # of the baseline A
     trials_a: int,
@@ -138,7 +142,10 @@ def newcombe_interval(
     *,
     level: float = 0.95,
 ) -> Interval:
-    "Interval of p_B - p_A for different examples (Eq. two-proportions-newcombe)."
+    """Interval of p_B - p_A, the second share minus the first, for different examples.
+
+    For the sign of compare(old, new), new - old, A is the baseline and B the candidate
+    (Eq. two-proportions-newcombe)."""
     where = "newcombe_interval"
     xa, na = _successes(successes_a, trials_a, where=where, suffix="_a")
     xb, nb = _successes(successes_b, trials_b, where=where, suffix="_b")
@@ -151,6 +158,7 @@ def newcombe_interval(
     return Interval(low=max(low, -1.0), high=min(high, 1.0), level=level, method="newcombe")
 
 
+@named_arguments
 def fisher_exact(
     successes_a: int,  # of one group of examples, such as a slice
     trials_a: int,
@@ -167,6 +175,7 @@ def fisher_exact(
     return float(stats.fisher_exact([[xa, na - xa], [xb, nb - xb]])[1])
 
 # %% ../../nbs/statistics/06_proportions.ipynb #c043
+@named_arguments
 def discordant_pairs(
     correct_a: object,  # right or wrong under A, shape (n,), booleans or 0 and 1
     correct_b: object,  # the same examples in the same order under B
@@ -344,6 +353,7 @@ class McNemar(Shown):
     to_dict = asdict
 
 # %% ../../nbs/statistics/06_proportions.ipynb #c051
+@named_arguments
 def mcnemar(
     only_a: int,  # examples right under A (baseline) only
     only_b: int,  # examples right under B (candidate) only

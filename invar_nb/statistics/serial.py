@@ -18,7 +18,13 @@ from scipy.special import fdtri
 
 # %% ../../nbs/statistics/02_serial.ipynb #c035
 from ..foundations.interval import Interval
-from ..foundations.refuse import as_choice, as_fraction, as_vector, refuse
+from invar_nb.foundations.refuse import (
+    as_choice,
+    as_fraction,
+    as_vector,
+    named_arguments,
+    refuse,
+)
 from invar_nb.statistics.jackknife import (
     Jackknife,
     jackknife_ratio,
@@ -323,6 +329,7 @@ def _document_totals(
     return numerators[is_used], weights[is_used]
 
 # %% ../../nbs/statistics/02_serial.ipynb #c043
+@named_arguments
 def jackknife_interval(
     delta: object,  # d_i = log_loss(candidate) - log_loss(baseline), shape (n,) [nats/token]
     tokens: object,  # t_i, shape (n,), counts >= 1
@@ -359,7 +366,7 @@ def jackknife_interval(
             where,
             "delta times tokens must fit float64",
             f"{fit.estimate!r} on average",
-            "No loss in nats is this large; check the unit",
+            "No mean loss in nats is this large: divide sums by tokens, and convert bits",
         )
     return fit.interval(level)
 

@@ -27,6 +27,7 @@ from invar_nb.foundations.refuse import (
     as_counts,
     as_names,
     as_vector,
+    named_arguments,
     refuse,
     refuse_misaligned,
     shown_pair,
@@ -67,6 +68,7 @@ def _check_some(values: np.ndarray, where: str) -> None:
     )
 
 # %% ../../nbs/statistics/00_totals.ipynb #c027
+@named_arguments
 def weighted_mean(
     values: object,  # v_i, shape (n,)
     tokens: object,  # t_i, shape (n,), counts >= 1
@@ -86,6 +88,7 @@ def weighted_mean(
     return min(max(mean, float(values.min())), float(values.max()))  # not beyond the values
 
 # %% ../../nbs/statistics/00_totals.ipynb #c049
+@named_arguments
 def effective_sample_size(
     tokens: object,  # t_i, shape (n,), counts >= 1
 ) -> float:
