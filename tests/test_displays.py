@@ -852,7 +852,7 @@ def test_a_ranking_says_which_candidates_may_have_lost_less_than_the_margin():
             ("far", 1 + noise),
         )
     }
-    sentence = "Regressed, perhaps by less than the margin: near."
+    sentence = "Regressed, after correction perhaps by less than the margin: near."
     assert sentence in str(study(arms))
     del arms["far", ""]
     assert sentence not in str(study(arms))

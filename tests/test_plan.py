@@ -416,3 +416,14 @@ def test_a_plan_says_what_a_comparison_of_its_pilot_would_say(shift, decided):
     undecided = str(plan_comparison(losses(0.005, n=60, noise=0.2), margin=0.02))
     assert "already decides" not in undecided
     assert "If the true change is the pilot's" in undecided
+
+
+def test_a_pilot_that_is_equivalent_but_moved_names_the_windows_that_its_change_takes():
+    "It said that fewer windows are enough, as if nothing had changed."
+    rng = np.random.default_rng(2)
+    before = rng.normal(3, 0.4, 60)
+    for shift, is_named in ((0.0115, True), (0.0, False)):
+        after = before + shift + rng.normal(0, 0.02, 60)
+        plan = plan_comparison(pair_arrays(before, after, np.full(60, 200)), margin=0.02)
+        assert plan.decided == "equivalent within 2 %"
+        assert ("If the true change is the pilot's, " in str(plan)) == is_named, str(plan)

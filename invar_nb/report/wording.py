@@ -378,7 +378,7 @@ def perhaps_within_sentence(document: Document, leads: Sequence[RowSection]) -> 
     text = "; ".join(names[:MOST_NAMED])
     if len(names) > MOST_NAMED:
         text += f" and {len(names) - MOST_NAMED} more"
-    return f"Regressed, perhaps by less than the margin: {text}."
+    return f"Regressed, after correction perhaps by less than the margin: {text}."
 
 
 def is_perhaps_within(row: RowSection) -> bool:
