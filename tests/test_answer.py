@@ -687,7 +687,7 @@ def test_of_a_loss_in_nats_the_hint_names_the_margin_of_its_perplexity():
         500,
     )
     assert (
-        "Changes are in per cent of the baseline's mean, shares too. 2 % of val_loss is 0.062; of a loss in nats 0.02 is 2 % of the perplexity, on its log scale: --margin val_loss=0.64%."
+        "Changes are in per cent of the baseline's mean, shares too. Margin: 2 % of val_loss = 0.0621. Of a loss in nats 0.02 is 2 % of the perplexity, on its log scale: --margin val_loss=0.64%."
         in text
     )
 

@@ -1097,7 +1097,7 @@ REFUSALS = [
             dict(gate=True),
             dict(profile="prod"),
             dict(profile=None),
-            dict(margin="2%"),
+            dict(margin="two"),
             dict(margin={"mine": -1}),
             dict(pooling="all"),
             dict(pooling={"law": "x"}),
@@ -1127,7 +1127,7 @@ REFUSALS = [
     ],
     *[
         (lambda margin=margin: as_margin(margin, METRICS["perplexity"]), "usage")
-        for margin in (-0.1, math.nan, True, "2%", 20, 1.0)
+        for margin in (-0.1, math.nan, True, "two", 20, 1.0)
     ],
     *[
         (lambda rules=rules: compare(windows(), **rules), "usage")

@@ -7,11 +7,11 @@ __all__ = ['FIELDS', 'ELSEWHERE', 'OF_TABLES', 'OF_WINDOWS', 'TRIES', 'worst_fir
            'look_at_all', 'measured_by_looks', 'own_metrics', 'rules_of', 'check_names_of_options', 'given_once',
            'refuse_better_alone', 'is_array', 'is_path', 'has_index', 'measure_in', 'without', 'runs_in', 'as_arm',
            'as_arms', 'in_reading_order', 'columns_to_slice_by', 'answers_in', 'read_tables', 'is_table',
-           'score_and_metrics', 'columns_of_scores', 'is_score_in', 'metrics_of_scores', 'check_options_of_arms',
-           'StudyOptions', 'Given', 'with_tables_read', 'where_of', 'study', 'scores_of', 'compare_files',
-           'compare_tables', 'compare_arrays', 'clusters_of', 'study_of_two', 'are_two_paths', 'are_two_tables',
-           'holds_pairs', 'check_seeds', 'refuse_compare', 'are_two_arrays', 'is_arm', 'two_arms', 'ModelOptions',
-           'CompareOptions', 'arms_of_runs', 'check_options', 'compare', 'evaluate']
+           'score_and_metrics', 'seeds_in', 'columns_of_scores', 'is_score_in', 'metrics_of_scores',
+           'check_options_of_arms', 'StudyOptions', 'Given', 'with_tables_read', 'where_of', 'study', 'scores_of',
+           'compare_files', 'compare_tables', 'compare_arrays', 'clusters_of', 'study_of_two', 'are_two_paths',
+           'are_two_tables', 'holds_pairs', 'check_seeds', 'refuse_compare', 'are_two_arrays', 'is_arm', 'two_arms',
+           'ModelOptions', 'CompareOptions', 'arms_of_runs', 'check_options', 'compare', 'evaluate']
 
 # %% ../../nbs/comparison/17_study.ipynb #17c96d2c
 import math
@@ -793,9 +793,18 @@ def score_and_metrics(
     names = [metrics] if isinstance(metrics, str) else metrics
     if score is None and names and isinstance(names, Collection):
         columns = columns_of_scores(tables)
-        if columns and all(is_score_in(columns, name) for name in names):
+        are_scores = columns and all(is_score_in(columns, name) for name in names)
+        if are_scores and not seeds_in(tables[0], names):
             return [*names], ()
     return score, metrics
+
+
+def seeds_in(table: object, names: Collection[str]) -> str | None:
+    "The column of a DataFrame that may be its seeds; None where a column names examples."
+    others = [str(name) for name in table.columns if name not in names]
+    if any(name.lower() == "id" or name.lower().endswith("_id") for name in others):
+        return None
+    return next((name for name in others if _may_be_seeds(table[name])), None)
 
 
 def columns_of_scores(tables: Sequence[object]) -> set[str]:
@@ -1209,8 +1218,7 @@ def check_seeds(values: Sequence[object], metrics: object) -> None:
     columns = [str(name) for name in values[0].columns]
     if not names or not {*names} <= {*columns}:
         return
-    others = [name for name in columns if name not in names]
-    column = next((name for name in others if _may_be_seeds(values[0][name])), "COLUMN")
+    column = seeds_in(values[0], names) or "COLUMN"
     refuse(
         "compare",
         "runs over seeds must have a column of seeds",

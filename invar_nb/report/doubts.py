@@ -560,6 +560,11 @@ def _notes_on_rows(source: Mapping) -> Iterator[str]:
     if index := source.get("index"):
         is_id = "is not read" if index == "not read" else "is the id by which rows are matched"
         yield f"The first column of the table has no name and {is_id}."
+    for column, n_values in source.get("parts", {}).items():
+        yield (
+            f"All rows are judged together, but {n_values} values of {column} occur: "
+            f"--column part={column} judges each by itself."
+        )
 
 
 def repeated_values(arm: Arm | ArmSection) -> Iterator[str]:
@@ -575,11 +580,6 @@ def repeated_values(arm: Arm | ArmSection) -> Iterator[str]:
                 f"occur: --column cluster={column} counts these (in Python "
                 f'cluster="{column}").'
             )
-    for column, n_values in source.get("parts", {}).items():
-        yield (
-            f"All rows are judged together, but {n_values} values of {column} occur: "
-            f"--column part={column} judges each by itself."
-        )
 
 # %% ../../nbs/report/04_doubts.ipynb #bcut01
 def tokens_at_cut_off(arm: Arm | ArmSection) -> int:

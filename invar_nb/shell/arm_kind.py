@@ -118,9 +118,9 @@ def _file_beside(argument: str) -> str | None:
         names = os.listdir(path.parent)
     except OSError:  # no such folder, or one that may not be read
         return None
-    alike = [name for name in names if Path(name).suffix == path.suffix]
-    name = nearest(path.name, alike)
-    return str(path.parent / name) if name else None
+    stems = {Path(name).stem: name for name in names if Path(name).suffix == path.suffix}
+    stem = nearest(path.stem, stems)  # an ending in common is no likeness
+    return str(path.parent / stems[stem]) if stem else None
 
 # %% ../../nbs/shell/08_arm_kind.ipynb #c013
 LOCAL = ("model", "hub")  # kinds that are loaded on this machine
