@@ -210,3 +210,14 @@ def test_what_makes_a_job_fail_is_in_the_column_of_jobs():
     rows = [row.split("|")[1:4] for row in table.partition("\n\n")[0].splitlines()[2:]]
     assert len(rows) == 7
     assert not [row for row in rows if re.search("fail|pass", row[2])]
+
+
+def test_a_line_that_a_guide_explains_is_printed():
+    "The last line of a plan was cut off above the sentence about it, and has one number there."
+    said = page_text("guides/how_many_windows")
+    plans = re.findall(r"^\$ invar-nb plan (.*?)^\.\.\.$", said, re.M | re.S)
+    first, (questions,) = plans[0], [plan for plan in plans if "old.csv" in plan]
+    assert "**The last line** says how often" in said
+    assert first.splitlines()[-1].startswith("These sizes are enough after 80 of 100")
+    assert "pilot already decides" in first and "true change is the pilot's" not in first
+    assert "true change is the pilot's" in questions
