@@ -213,7 +213,7 @@ def test_what_makes_a_job_fail_is_in_the_column_of_jobs():
 
 
 def test_a_line_that_a_guide_explains_is_printed():
-    "The last line of a plan was cut off above the sentence about it, and has one number there."
+    "The last line of a plan was cut off above the sentence about it."
     said = page_text("guides/how_many_windows")
     plans = re.findall(r"^\$ invar-nb plan (.*?)^\.\.\.$", said, re.M | re.S)
     first, (questions,) = plans[0], [plan for plan in plans if "old.csv" in plan]
