@@ -141,3 +141,83 @@ def test_the_boxes_of_the_flow_chart_lead_to_pages():
     targets = re.findall(r'<a href="([^"]+)"', html)
     assert len(targets) == 17 and html.count("<a ") == html.count("</a>")
     assert not [t for t in targets if not (pages.nbs / t).exists()]
+
+
+# --- what pages say, beside what is so ------------------------------------------------------
+def page_text(name):
+    "Sources and printed outputs of a page."
+    nb = pages.read(pages.nbs / f"{name}.ipynb")
+    said = [o["text"] for c in nb.cells for o in c.get("outputs", []) if "text" in o]
+    return "\n".join([*(c.source for c in nb.cells), *said])
+
+
+def test_a_suffix_of_a_file_is_code():
+    "As prose the site would print `-2` with a minus, and no folder is called so."
+    bare = re.compile(r"(?<![`\w.=-])-\d")
+    for name, command in COMMANDS.items():
+        with typer.Context(command, info_name=name) as context:
+            rows = [row for rows in command.panels(context, True).values() for row in rows]
+        found = [typed for typed, meaning in rows if bare.search(" ".join(meaning.split()))]
+        assert not found, (name, found)
+
+
+def test_the_question_about_seven_files_names_seven():
+    (block,) = [
+        text
+        for text in page_text("guides/which_quant").split("```shell\n")[1:]
+        if "F16.log" in text
+    ]
+    logs, files = block.splitlines()[:2]
+    types = set(json.loads(invar_nb.page_data("real_study.json").read_text())["models"])
+    assert set(re.findall(r"(\w+)\.log", logs)) == types
+    assert "F16.gguf Q*.gguf" in files and all(t == "F16" or t[0] == "Q" for t in types)
+
+
+def test_the_example_row_has_the_fields_of_its_table():
+    text = page_text("reference/files_and_exit_codes")
+    table = text.partition("| field of a row |")[2].partition("\n\n")[0]
+    fields = "\n".join(re.findall(r"^\| ([^|]*) \|", table, re.M))
+    named = re.findall(r"`([\w.]+)`", fields)
+    printed = re.findall(r"^([a-z][\w.]*)  +\S", text, re.M)
+    assert len(named) > 10
+    missing = [n for n in named if not any(p.split(".")[0] == n or p == n for p in printed)]
+    assert not missing
+
+
+def test_a_format_that_a_reader_names_is_that_of_its_command():
+    from invar_nb.readers.recognise import READERS
+
+    for example in (reader.example for reader in READERS if reader.example):
+        if re.search(r"\bas Parquet$", example.you_have):
+            assert ".parquet" in example.command, example.you_have
+
+
+def test_the_demo_is_said_to_fetch_what_it_fetches():
+    install, home = page_text("install"), page_text("index")
+    for text in (install, home):
+        (line,) = [line for line in text.splitlines() if re.search("downloads PyTorch", line)]
+        assert line.index("downloads PyTorch") < line.index("offline")
+
+
+def test_exit_code_0_is_not_called_an_answer():
+    "An inconclusive comparison exits with 0, too."
+    drawn = (pages.nbs / "images" / "dataflow.svg").read_text("utf-8")
+    assert "0: no loss shown" in drawn and "with an answer" not in drawn
+
+
+def test_what_makes_a_job_fail_is_in_the_column_of_jobs():
+    table = page_text("guides/gate_a_pull_request").partition("| result | job |")[2]
+    rows = [row.split("|")[1:4] for row in table.partition("\n\n")[0].splitlines()[2:]]
+    assert len(rows) == 7
+    assert not [row for row in rows if re.search("fail|pass", row[2])]
+
+
+def test_a_line_that_a_guide_explains_is_printed():
+    "The last line of a plan was cut off above the sentence about it."
+    said = page_text("guides/how_many_windows")
+    plans = re.findall(r"^\$ invar-nb plan (.*?)^\.\.\.$", said, re.M | re.S)
+    first, (questions,) = plans[0], [plan for plan in plans if "old.csv" in plan]
+    assert "**The last line** says how often" in said
+    assert first.splitlines()[-1].startswith("These sizes are enough after 80 of 100")
+    assert "pilot already decides" in first and "true change is the pilot's" not in first
+    assert "true change is the pilot's" in questions

@@ -161,6 +161,8 @@ def test_drawings_stand_in_their_pages(site):
     "Each drawing is inline in its page, says what it said, and no id occurs twice."
     for path, name in zip(ALL, NAMES, strict=True):
         drawn = [svg for cell in pages.read(path).cells for svg in drawings_of(cell)]
+        if name == "index":
+            drawn = [(ROOT / "nbs" / "images" / "verdicts.svg").read_text("utf-8")]
         text = site.html[f"{name}.html"]
         shown = re.findall(r'<svg class="drawing".*?</svg>', text, re.S)
         assert [*map(words_in, shown)] == [*map(words_in, drawn)], name
@@ -297,7 +299,19 @@ def test_home_asks_and_answers(site):
         page for page, at in links if f'id="{at}"' not in f'id=""{site.html.get(page, "")}'
     ]
     nothing([*gone, *(page for page, _ in links if page not in site.html)], "leads nowhere")
-    assert text.count('<svg class="hero') == 0 and text.count("<img ") == 1
+    assert text.count('<svg class="hero') == 0 and text.count("<img ") == 0
+
+
+def test_home_says_what_it_is_before_it_asks():
+    "The picture in the site's font, then what the package does, then the ways in."
+    path = ROOT / "nbs" / "index.ipynb"
+    cells = [{"source": c.source} for c in pages.read(path).cells if c.cell_type == "markdown"]
+    text = "\n".join(c["source"] for c in build_site.home_cells(cells))
+    order = ("<svg", "picture-note", "puts a confidence interval", "git clone", 'class="ways"')
+    places = [text.index(words) for words in (*order, "## What do you have?")]
+    assert places == sorted(places)
+    drawn = text[places[0] : places[1]]
+    assert "\u22120.01 to 0.64" in drawn and "<style" not in drawn and "![" not in text
 
 
 def test_fonts_are_shipped(site):

@@ -55,7 +55,12 @@ def test_a_command_runs_as_it_stands(command, tmp_path, monkeypatch, capsys):
         pytest.importorskip("torch")
         pytest.importorskip("gguf")
         write_models()
-    code = main(shlex.split(command)[1:])
+    words = [  # as a shell writes out `Q*.gguf`
+        name
+        for word in shlex.split(command)[1:]
+        for name in (sorted(map(str, Path().glob(word))) if "*" in word else [word])
+    ]
+    code = main(words)
     output = capsys.readouterr()
     assert code in (0, 1), output.err
     assert output.out.strip()

@@ -56,7 +56,7 @@ def inline_of_report(svg, alt):
         f'aria-label="{html.escape(alt)}" style="{size};font-size:13px;{colours}">'
     )
     inside = _with_minus(svg[svg.index(">") + 1 :])
-    return head + re.sub(r"<title>.*?</title>", "", inside, count=1, flags=re.S)
+    return head + re.sub(r"<title>.*?</title>|<style>.*?</style>", "", inside, flags=re.S)
 
 
 def unique_ids(svg, mark):

@@ -469,7 +469,7 @@ FORMS = (
     reader_of(
         LIGHTEVAL,
         "lighteval details",
-        "details of lighteval, as Parquet",
+        "details of lighteval, as Parquet or JSON Lines",
         "documents",
         _lighteval_example,
     ),

@@ -737,8 +737,8 @@ def _row_texts(plan: Plan, row: dict) -> list[str]:
 
 # %% ../../nbs/report/15_plan.ipynb #gate11
 GATE_LINE = (
-    "Red builds, by the true change. The baseline counts as measured; what varies is "
-    "what the edit changes."
+    "Red builds, by the true change. The baseline is held fixed; only the edit's effect "
+    "varies."
 )
 
 

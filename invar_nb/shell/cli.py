@@ -201,7 +201,7 @@ _Candidates = _argument(
 _Report = _argument("REPORT", "report.json or its folder.", Path)
 _REPORTED = (
     "Folder for the report (report.html; summary.md to post) and its evidence. If the "
-    "default exists, -2, -3, ... is appended. Default: "
+    "default exists, `-2`, `-3`, ... is appended. Default: "
 )
 
 
@@ -263,8 +263,8 @@ def compare(
     out: _out("DIR", f"{_REPORTED}invar-nb-report.", Path) = Path("invar-nb-report"),
     update_baseline: panel("Output")(
         bool,
-        "Then write the candidate's losses or answers into the file BASELINE, where the "
-        "exit code is 0 and it is equivalent, improved or not worse; any other only with "
+        "After the comparison, overwrite the file BASELINE with the candidate, if the exit "
+        "code is 0 and it is equivalent, improved or not worse; any other only with "
         "--force.",
         "--update-baseline",
     ) = False,

@@ -746,8 +746,8 @@ class Asked(Agreed):
     ) = None
     until_decided: panel("Scoring", "data looks")(
         bool,
-        "Score in rounds, in random order, and stop each text as soon as every "
-        "candidate that decides is decided.",
+        "Score in rounds, in random order, and stop a text once the interval of each "
+        "deciding candidate lies inside the margin or beyond it.",
         "--until-decided",
     ) = False
     profile: _policy(
@@ -826,8 +826,8 @@ class Planning:
     gate: _goal(
         str | None,
         "Also how often this rule would be red, beside compare: "
-        "ratio>=0.95, drop<=2%, rtol=0.08, accuracy>=0.7, perplexity<=20. upper<=1.02 "
-        "is the --gate of compare.",
+        "ratio>=0.95, drop<=2%, rtol=0.08, accuracy>=0.7, perplexity<=20. The --gate "
+        "of compare takes a number: --gate 1.02 is the rule upper<=1.02 here.",
         metavar="RULE",
     ) = None
     sd: _goal(

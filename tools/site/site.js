@@ -18,6 +18,18 @@ const keepWhole = (node) => {
   if (words.length > 1) node.replaceWith(...words.map((word, k) => (k % 2 ? span("word", word) : word)));
 };
 const span = (name, text) => Object.assign(document.createElement("span"), { className: name, textContent: text });
+// Each line of a command is an element, so that its end stands in where it is wrapped.
+const intoLines = (pre) => {
+  const lines = [span("line", "")];
+  [...pre.childNodes].forEach((node) => {
+    const texts = node.nodeType === Node.TEXT_NODE ? node.data.split("\n") : [node];
+    texts.forEach((part, k) => {
+      if (k) { lines.at(-1).append("\n"); lines.push(span("line", "")); }
+      lines.at(-1).append(part);
+    });
+  });
+  pre.replaceChildren(...lines.filter((line, k) => line.textContent || k < lines.length - 1));
+};
 document.addEventListener("DOMContentLoaded", () => {
   document.querySelectorAll("div.cell_output pre").forEach((pre) => {
     if ([...pre.children].some((child) => child.textContent)) return;  // it has colours
@@ -33,6 +45,8 @@ document.addEventListener("DOMContentLoaded", () => {
     pre.replaceChildren(...parts);
     pre.classList.add("read");
   });
+  document.querySelectorAll("article code.literal .pre").forEach((word) => word.classList.toggle("long", word.textContent.length > 48));
+  document.querySelectorAll("div.highlight-shell pre").forEach(intoLines);
   document.querySelectorAll("div.highlight-shell pre, pre .said").forEach((box) => [...box.childNodes].forEach(keepWhole));
   // A table of four columns becomes a list there; its cells say which column they are of.
   document.querySelectorAll("table.docutils").forEach((table) => {
