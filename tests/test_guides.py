@@ -141,3 +141,23 @@ def test_the_boxes_of_the_flow_chart_lead_to_pages():
     targets = re.findall(r'<a href="([^"]+)"', html)
     assert len(targets) == 17 and html.count("<a ") == html.count("</a>")
     assert not [t for t in targets if not (pages.nbs / t).exists()]
+
+
+FEW_DOCUMENTS = (
+    "comparison/00_units",
+    "statistics/01_jackknife",
+    "which-method",
+    "coverage",
+    "reference/promises",
+)
+
+
+@pytest.mark.parametrize("name", FEW_DOCUMENTS)
+def test_few_documents_change_the_subject_of_a_claim(name):
+    "Below ten effective documents there is a claim about other passages of these documents."
+    texts = [c.source for c in pages.read(pages.nbs / f"{name}.ipynb").cells]
+    said = [t for t in texts if re.search(r"(?i)(fewer than|below) (10|ten) effective doc", t)]
+    assert said, "it does not say what happens below ten documents"
+    for text in said:
+        assert re.search(r"other\*? documents", text)
+        assert "other passages of" in text
