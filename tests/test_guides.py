@@ -221,3 +221,65 @@ def test_a_line_that_a_guide_explains_is_printed():
     assert first.splitlines()[-1].startswith("These sizes are enough after 80 of 100")
     assert "pilot already decides" in first and "true change is the pilot's" not in first
     assert "true change is the pilot's" in questions
+
+
+FEW_DOCUMENTS = (
+    "comparison/00_units",
+    "statistics/01_jackknife",
+    "which-method",
+    "coverage",
+    "reference/promises",
+)
+
+
+@pytest.mark.parametrize("name", FEW_DOCUMENTS)
+def test_few_documents_change_the_subject_of_a_claim(name):
+    "Below ten effective documents there is a claim about other passages of these documents."
+    texts = [c.source for c in pages.read(pages.nbs / f"{name}.ipynb").cells]
+    said = [t for t in texts if re.search(r"(?i)(fewer than|below) (10|ten) effective doc", t)]
+    assert said, "it does not say what happens below ten documents"
+    for text in said:
+        assert re.search(r"other\*? documents", text)
+        assert "other passages of" in text
+
+
+def chapter_facts(name):
+    "Exercises of a chapter, and its minutes as *For teachers* estimates them."
+    cells = pages.read(pages.nbs / name).cells
+    text = "\n\n".join(c.source for c in cells if c.cell_type == "markdown")
+    exercises = re.split(r"\n## ", text.partition("\n## Exercises")[2])[0]
+    prose = re.split(r"\n## (?:Exercises|Limits|Implementation)", text)[0]
+    words = re.findall(r"\w+", re.sub(r"\$\$.*?\$\$", "", prose, flags=re.S))
+    count = len(re.findall(r"^### \d+\.", exercises, re.M))
+    return count, 5 * round((len(words) / 100 + 6 * count) / 5)
+
+
+def test_teachers_are_told_what_is_there():
+    cells = pages.read(pages.nbs / "reference/for_teachers.ipynb").cells
+    text = "\n\n".join(c.source for c in cells)
+    rows = re.findall(
+        r"^\| \d+ \| \[[^\]]+\]\(\.\./([^)#]+)\) .*\| \[(\d+)\]\(\.\./([^)#]+)#exercises\)"
+        r" \| (\d+) \|$",
+        text,
+        re.M,
+    )
+    book = (ROOT / "_quarto.yml").read_text("utf-8").partition('section: "The book"')[2]
+    chapters = re.findall(r"- (\S+\.ipynb)$", book.partition("- section:")[0], re.M)
+    assert [row[0] for row in rows] == [row[2] for row in rows] == chapters
+    for name, count, _, minutes in rows:
+        exercises, estimate = chapter_facts(name)
+        assert int(count) == exercises, name
+        assert abs(int(minutes) - estimate) <= 5, f"{name}: about {estimate} minutes"
+    exercises, minutes = sum(int(r[1]) for r in rows), sum(int(r[3]) for r in rows)
+    assert f"That is {exercises} exercises and {minutes // 60} hours" in text
+    tasks = pages.read(pages.nbs / "reference/known_answers.ipynb").cells[1].source
+    assert f": {len(re.findall(r'^[|] [0-9]+ [|]', tasks, re.M))} tasks, each" in text
+    headings = {
+        re.sub(r"[^\w]+", "-", h.lower()).strip("-")
+        for page in ("tutorials/touch", "reference/known_answers", "guides/report_a_change")
+        for c in pages.read(pages.nbs / f"{page}.ipynb").cells
+        if c.cell_type == "markdown"
+        for h in re.findall(r"^##+ (.+)$", c.source, re.M)
+    } | {"exercises", "by-hand"}
+    nothing = [a for a in re.findall(r"ipynb#([\w-]+)", text) if a not in headings]
+    assert not nothing, nothing

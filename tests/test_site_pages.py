@@ -213,6 +213,19 @@ def test_the_book_is_read_from_chapter_to_chapter(site):
     assert listed == BOOK
 
 
+def test_chapters_are_listed_with_their_question():
+    lead = "Turns an interval into a claim. Which word follows?"
+    assert build_site.without_docstring(lead, "comparison/claim") == "Which word follows?"
+    assert build_site.without_docstring(lead, "tutorials/stop_early") == lead
+    only = "How far from the truth?"
+    assert build_site.without_docstring(only, "comparison/claim") == only
+    facts = {"comparison/claim": ("A title", lead), "tutorials/stop_early": ("Stop", lead)}
+    branches = [(at, None, None) for at in facts]
+    text = "\n".join(build_site.listing(branches, facts, bullet="1."))
+    assert text.count("Turns an interval") == 1
+    assert "Turns" in "\n".join(build_site.listing(branches[:1], facts))
+
+
 def test_the_sidebar_has_the_sections(site):
     entry = r'toctree-l1[^>]*><a class="reference internal" href="([^"#]*)">([^<]*)'
     titles = [title for _, title in re.findall(entry, site.html["index.html"])]

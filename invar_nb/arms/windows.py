@@ -146,7 +146,9 @@ def as_arrow(
     import pyarrow
 
     if isinstance(values, np.ndarray):
-        numbers = np.ascontiguousarray(values, kind.to_pandas_dtype())
+        letter = "f" if pyarrow.types.is_floating(kind) else "i"
+        dtype = np.dtype(f"{letter}{kind.bit_width // 8}")  # `to_pandas_dtype` imports pandas
+        numbers = np.ascontiguousarray(values, dtype)
         buffers = [None, pyarrow.py_buffer(numbers)]
     else:
         lengths, utf8 = utf8_of(values)
