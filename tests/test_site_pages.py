@@ -659,7 +659,7 @@ def glossary():
 def test_terms_are_read():
     terms = {term.name: term for term in glossary()}
     assert len(terms) > 60
-    assert terms["n_eff"].anchor == "n-eff" and "design effect" in terms["n_eff"].related
+    assert terms["n_eff"].anchor == "n-eff" and "independent windows" in terms["n_eff"].related
     nothing([t for t in terms.values() if not t.first.endswith((".", "?"))], "no sentence")
     nothing([t for t in terms.values() if not (pages.nbs / t.page).exists()], "no such page")
     nothing(glossary_terms.EVERYDAY - {

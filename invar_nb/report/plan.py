@@ -699,8 +699,9 @@ def _assurance_text(plan: Plan) -> str:
         text += f"; after about {5 * round(20 * plan.if_skewed)} if {noun_of(plan.units)} "
         text += "are skewed, with tails as heavy as the pilot's"
     text += "."
-    is_told_more = plan.at_pilot and plan.at_pilot > plan.needed["windows"]
-    if is_told_more or (plan.at_pilot and not plan.decided):
+    is_more = plan.at_pilot and plan.at_pilot > plan.needed["windows"]
+    has_moved = plan.decided.startswith("equivalent") and is_more
+    if has_moved or (plan.at_pilot and not plan.decided):
         text += f" If the true change is the pilot's, {plan.at_pilot:,} {plan.items} decide; "
         text += "`compare` names fewer, since it takes the pilot's spread for exact."
     return text
