@@ -9,7 +9,7 @@ from pathlib import Path
 
 import fuzz
 import pytest
-from conftest import HAS_TORCH
+from conftest import needs_torch
 from frozen_inputs import write_inputs
 
 import invar_nb
@@ -153,8 +153,7 @@ def run(name, inputs, where, seeds):
 CASES = [
     pytest.param(
         name,
-        marks=[pytest.mark.skipif(not HAS_TORCH, reason="needs safetensors")]
-        * (READERS[name][0] == "model"),
+        marks=[needs_torch] if READERS[name][0] == "model" else [],
     )
     for name in READERS
 ]

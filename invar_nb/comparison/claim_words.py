@@ -9,7 +9,6 @@ __all__ = ['nouns_of', 'margin_text', 'margin_beside', 'span_text', 'point_text'
 
 # %% ../../nbs/comparison/04_claim_words.ipynb #6189c582
 import math
-import re
 
 from .claim import WITHIN, is_beyond, is_identical, units_for_power
 from invar_nb.comparison.difference import (
@@ -18,6 +17,7 @@ from invar_nb.comparison.difference import (
     change_text,
     has_long_unit,
     shown_unit,
+    size_text,
 )
 from invar_nb.comparison.few_units import (
     MOST_NAMED,
@@ -50,8 +50,7 @@ def margin_text(margin: float, d: Difference) -> str:
     if d.unit == "relative":
         of_mean = f" ({margin * abs(d.baseline):.3g})" if d.scale == "linear" else ""
         return f"{100 * margin:.3g} %{of_mean}"  # of runs: also in the unit of the metric
-    scale, unit = shown_unit(d)
-    text = re.sub("^1 points$", "1 point", f"{scale * margin:.4g}{unit}")
+    text = size_text(margin, d, 4)
     return f"{100 * margin / d.whole:.3g} % ({text})" if d.whole else text
 
 

@@ -4,13 +4,15 @@
 
 # %% auto #0
 __all__ = ['METHODS', 'MOST_REPLICATES', 'Totals', 'At', 'POf', 'FACTOR', 'Ends', 'Settings', 'paired_totals', 'by_unit', 'Fits',
-           'fit_totals', 'fit_left_out', 'effective_rows', 'Inference', 'shown_unit', 'has_long_unit', 'shown_size',
-           'change_format', 'change_number', 'change_text', 'change_axis', 'difference_line', 'difference_forest',
-           'loss_of', 'turned', 'Difference', 'conclude', 'positive_interval', 'pair_totals', 'LeftOut', 'leave_out',
-           'unit_influence', 'equal_influence', 'value_ends', 'Fitted', 'fit_pair', 'unit_name', 'measure']
+           'fit_totals', 'fit_left_out', 'effective_rows', 'Inference', 'shown_unit', 'size_text', 'has_long_unit',
+           'shown_size', 'change_format', 'change_number', 'change_text', 'change_axis', 'difference_line',
+           'difference_forest', 'loss_of', 'turned', 'Difference', 'conclude', 'positive_interval', 'pair_totals',
+           'LeftOut', 'leave_out', 'unit_influence', 'equal_influence', 'value_ends', 'Fitted', 'fit_pair', 'unit_name',
+           'measure']
 
 # %% ../../nbs/comparison/01_difference.ipynb #c017
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
@@ -336,6 +338,16 @@ def shown_unit(
     if d.unit == "share":
         return 100, " points"
     return 1, f" {d.unit}".rstrip()
+
+
+def size_text(
+    value: float,
+    d: object,  # a Difference, or any object with `scale` and `unit`
+    digits: int,
+) -> str:
+    "A size without a sign in the unit of a change: '2 %', '1 point', '2.5 points'."
+    scale, unit = shown_unit(d)
+    return re.sub("^1 points$", "1 point", f"{scale * value:.{digits}g}{unit}")
 
 
 def has_long_unit(d: object) -> bool:

@@ -24,6 +24,7 @@ from scipy.special import gammaln
 from ..arms.arm import Arm
 from ..arms.pair import Pair
 from ..foundations.refuse import PairingError, UsageError, as_choice, refuse
+from ..metrics.means import TRIES
 from ..statistics.serial import block_size
 from ..statistics.totals import unit_codes
 
@@ -80,8 +81,7 @@ def row_nouns(
     score: str,  # title of the metric
 ) -> str:
     "What units are called: problems instead of examples where a score counts tries at each."
-    is_of_tries = nouns == "examples" and score.startswith(("pass@", "pass^"))
-    return "problems" if is_of_tries else nouns
+    return "problems" if nouns == "examples" and TRIES.fullmatch(score) else nouns
 
 
 def counted(n: object, nouns: str) -> str:

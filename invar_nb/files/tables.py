@@ -1115,6 +1115,13 @@ class Table:
         "The cells of a column of names; one that is None or '' is refused."
         return self.column(name, missing=(None, ""))
 
+    def distinct(self, name: str) -> set:
+        "The different texts or whole numbers in a column; empty where other cells are there."
+        cells = self.held[name]
+        if _is_arrow(cells):
+            cells = arrow_cells(cells.unique(), self.where, name)
+        return {*cells} if {*map(type, cells)} <= {str, int} else set()
+
     def _check_finite(self, name: str, values: np.ndarray) -> None:
         "Refuse the first NaN or infinity of a column of numbers."
         bad_rows = np.flatnonzero(~np.isfinite(values))

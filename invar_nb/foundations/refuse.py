@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['ContractError', 'PairingError', 'UsageError', 'shown', 'refuse', 'shown_pair', 'of_part', 'usual_rounding',
-           'named_arguments', 'lock', 'is_number', 'is_finite', 'refuse_first', 'check_length', 'as_listed',
-           'refuse_misaligned', 'as_vector', 'as_counts', 'as_booleans', 'as_printed', 'find_precision', 'is_writable',
-           'as_names', 'nearest', 'suggest', 'as_choice', 'as_fraction', 'as_count']
+           'named_arguments', 'lock', 'is_number', 'TypedSize', 'typed_size', 'is_finite', 'refuse_first',
+           'check_length', 'as_listed', 'refuse_misaligned', 'as_vector', 'as_counts', 'as_booleans', 'as_printed',
+           'find_precision', 'is_writable', 'as_names', 'nearest', 'suggest', 'as_choice', 'as_fraction', 'as_count']
 
 # %% ../../nbs/foundations/00_refuse.ipynb #c062
 import difflib
@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from os.path import commonprefix
-from typing import Any, NoReturn, ParamSpec, TypeVar
+from typing import Any, NamedTuple, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -262,6 +262,23 @@ def _is_bool(value: object) -> bool:
 def is_number(value: object) -> bool:
     "Whether a value is a real number, of Python or NumPy, and not a boolean."
     return isinstance(value, numbers.Real) and not _is_bool(value)
+
+
+class TypedSize(NamedTuple):
+    "A margin that was given as text, taken apart."
+
+    value: float  # 0.02 for "2%" and for "0.02"
+    is_percent: bool
+
+
+def typed_size(text: str) -> TypedSize:
+    "A size as text, '2%' or '0.02', taken apart; of any other text the value is NaN."
+    match = re.fullmatch(r"\s*(\d*\.?\d+(?:e[-+]?\d+)?)\s*(%?)\s*", text, re.I | re.A)
+    if match is None:
+        return TypedSize(math.nan, is_percent=False)
+    is_percent = match[2] == "%"
+    value = float(match[1])
+    return TypedSize(value / 100 if is_percent else value, is_percent)
 
 
 def is_finite(value: object) -> bool:

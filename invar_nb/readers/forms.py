@@ -24,6 +24,7 @@ from ..files.tables import Table, Wanted, read_table
 from ..foundations.paths import parse_path, values_at
 from ..foundations.refuse import UsageError, as_choice, refuse
 from ..foundations.store import as_path, read_file, strict_json
+from ..metrics.means import TRIES
 from .named_columns import USUAL, read_plain
 from .reader import Example, Reader, Reading, json_lines
 
@@ -102,7 +103,7 @@ def _score_fields(
     estimated.
     """
     scores = [score] if isinstance(score, str) else [*(score or ())]
-    tries = [name for name in scores if re.fullmatch(r"pass[@^]\d+", name)]
+    tries = [name for name in scores if TRIES.fullmatch(name)]
     if not scores or tries:
         chosen = _choose_score(form, names, where)
         column = "passed" if tries else chosen  # pass@k is estimated from a column `passed`

@@ -36,6 +36,7 @@ from invar_nb.files.tables import (
     rows_of_arm,
     suffix_of,
     with_fields,
+    word_of,
 )
 from invar_nb.foundations.refuse import (
     ContractError,
@@ -48,7 +49,7 @@ from invar_nb.foundations.refuse import (
     shown_pair,
 )
 from ..foundations.store import as_path, canonical_json, digest, strict_json
-from ..metrics.means import pass_hat_k, usual_direction
+from ..metrics.means import TRIES, pass_hat_k, usual_direction
 from .reader import Example, Reader, Reading, Roles, json_lines
 from ..statistics.proportions import pass_at_k
 from ..statistics.totals import unit_codes
@@ -199,14 +200,13 @@ def _score_names(score: str | Sequence[str] | None) -> list[str]:
     return [*dict.fromkeys(score or ())]
 
 
-_TRIES = re.compile(r"pass([@^])([1-9]\d{0,5})")
 # chance that one of k tries is right, and that all of them are
 _ESTIMATES = {"@": pass_at_k, "^": pass_hat_k}
 
 
 def _tries_in(scores: Sequence[str]) -> list[str]:
     "These scores if all of them are pass@k or pass^k, such as 'pass@10'; else an empty list."
-    return [*scores] if all(map(_TRIES.fullmatch, scores)) else []
+    return [*scores] if all(map(TRIES.fullmatch, scores)) else []
 
 
 def _counts_for(scores: Sequence[str], columns: Sequence[str], where: str) -> dict[str, str]:
@@ -799,11 +799,8 @@ def _count_groups(table: Table, column: str | None) -> dict[str, int]:
     "{column: number of its values} where rows share its values; {} where they do not."
     if column is None:
         return {}
-    cells = table.column(column, missing=())
-    if not {*map(type, cells)} <= {str, int}:
-        return {}
-    n_values = len({*cells})
-    return {column: n_values} if 1 < n_values < len(cells) else {}
+    n_values = len(table.distinct(column))
+    return {column: n_values} if 1 < n_values < len(table) else {}
 
 
 def _count_parts(table: Table, column: str | None) -> dict[str, int]:
@@ -1225,7 +1222,7 @@ def _estimate_tries(plain: PlainColumns, tries: Sequence[str]) -> Scores:
     fewest = min(n_drawn for n_drawn, _ in counts)
     if not tries:
         tries = ("pass@1", f"pass@{min(10, fewest)}")
-    numbers = {name: int(_TRIES.fullmatch(name)[2]) for name in tries}
+    numbers = {name: int(TRIES.fullmatch(name)[2]) for name in tries}
     largest = max(numbers, key=numbers.get)
     if numbers[largest] > fewest:
         refuse(
@@ -1237,7 +1234,7 @@ def _estimate_tries(plain: PlainColumns, tries: Sequence[str]) -> Scores:
         )
     values = {}
     for name, k in numbers.items():
-        estimate = _ESTIMATES[_TRIES.fullmatch(name)[1]]
+        estimate = _ESTIMATES[TRIES.fullmatch(name)[1]]
         values[name] = [estimate(n_drawn, n_right, k) for n_drawn, n_right in counts]
     first, *further = values
     temperature = None
@@ -1437,20 +1434,22 @@ def read_parts(
         return read_plain(path, rows=rows, **options)
     wanted = Wanted(at=options.get("at", ""), fields={part: part})
     table = read_table(path, rows=rows, wanted=wanted, where="read_plain")
-    names = [*dict.fromkeys(table.name_column(part))]
-    if len(names) > MOST_PARTS:
+    rows_of_part: dict[str, list[int]] = {}
+    for row, name in enumerate(table.name_column(part)):
+        rows_of_part.setdefault(word_of(name), []).append(row)
+    if len(rows_of_part) > MOST_PARTS:
         refuse(
             table.where,
             f"a column of parts must have at most {MOST_PARTS} values",
-            f"{len(names):,} of {part!r}",
+            f"{len(rows_of_part):,} of {part!r}",
             "Name the column of texts or tasks, or slice by this one",
         )
     for task in tasks:
-        as_choice(task, names, where=table.where, name="a task", error=UsageError)
+        as_choice(task, rows_of_part, where=table.where, name="a task", error=UsageError)
     arms = {}
-    for name in tasks or names:
+    for name in tasks or rows_of_part:
         with of_part(name):
-            arms[name] = read_plain(table, rows=(part, name), **options)
+            arms[name] = read_plain(table.take(np.array(rows_of_part[name])), **options)
     return arms
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from ..foundations.interval import reach_of
+from ..foundations.interval import BETTER, WORSE, reach_of
 
 # %% ../../nbs/report/00_figures.ipynb #527d1874
 COLOURS = {
@@ -21,8 +21,8 @@ COLOURS = {
     for name, colour in {
         "ink": "#1f2328",
         "soft": "#5b6470",
-        "worse": "#b34e15",
-        "better": "#0b6b7c",
+        "worse": WORSE,
+        "better": BETTER,
         "band": "#dfedef",
         "rule": "#d9dde3",
     }.items()

@@ -22,7 +22,7 @@ from ..arms.pilot import Supply, share_between, with_tails
 from ..arms.window_losses import WindowLosses
 from ..comparison.claim import as_margin, claim_alone, is_beyond
 from ..comparison.claim_words import interval_text, margin_text
-from ..comparison.difference import Difference, change_text, shown_unit
+from ..comparison.difference import Difference, change_text, size_text
 from ..comparison.looks import FIRST
 from ..comparison.rows import BASELINE, CONTROL
 from ..comparison.study import Study, compare
@@ -556,8 +556,7 @@ class Plan(Shown):
         digits: int = 2,
     ) -> str:
         "A change in words: '0.5 %' or '2 points'."
-        scale, unit = shown_unit(self.metric)
-        return re.sub("^1 points$", "1 point", f"{scale * value:.{digits}g}{unit}")
+        return size_text(value, self.metric, digits)
 
     def both_ways(self, value: float) -> str:
         "A size in words; of runs also in the metric's own unit: '2 % (0.054)'."

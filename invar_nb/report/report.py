@@ -7,8 +7,8 @@ __all__ = ['ASK', 'WRITTEN_IF_SET', 'FORMS', 'PAGES', 'FORMULA', 'SLICE_COLUMNS'
            'parse_object', 'runs_bytes', 'parse_runs', 'weights_bytes', 'parse_weights', 'EvidenceFile',
            'evidence_name', 'evidence_file', 'library_versions', 'peak_memory', 'cost_so_far', 'seeds_of',
            'describe_environment', 'Report', 'seal', 'report_of', 'key_fields', 'flat_change', 'flat_level', 'flat_row',
-           'spreadsheet_cell', 'slices_csv', 'arms_of_pairs', 'changed_examples', 'examples_csv', 'render',
-           'files_of_older', 'printed_rows']
+           'spreadsheet_cell', 'slices_csv', 'arms_of_pairs', 'has_changed_examples', 'changed_examples',
+           'examples_csv', 'render', 'files_of_older', 'printed_rows']
 
 # %% ../../nbs/report/12_report.ipynb #f93ca539
 import csv
@@ -71,7 +71,12 @@ from .figures import visible
 from .page import render_html, render_markdown
 from .pictures import answer_forest, leads_of, reliability_pictures
 from .shown import axis_of, difference_ends
-from .tables import changed_answers, compact_table, marks_of_both
+from invar_nb.report.tables import (
+    changed_answers,
+    compact_table,
+    marks_of_both,
+    right_examples,
+)
 from .wording import heading_of
 from ..runs.evaluator import RunsArm
 from ..runs.runs import read_row
@@ -542,6 +547,18 @@ def arms_of_pairs(
     "Each pair of a document with the arms of baseline and candidate."
     for pair in document.pairs:
         yield pair, arms[BASELINE, pair.part], arms[pair.candidate, pair.part]
+
+
+def has_changed_examples(document: Document, arms: Mapping[tuple[str, str], Arm]) -> bool:
+    "Whether an answer of some candidate became wrong or right, by a score that says so."
+    for _, baseline, candidate in arms_of_pairs(document, arms):
+        was_right, is_right = map(right_examples, (baseline, candidate))
+        if any(
+            (was_right[score] != is_right[score]).any()
+            for score in was_right & is_right.keys()
+        ):
+            return True
+    return False
 
 
 def changed_examples(

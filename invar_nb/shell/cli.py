@@ -156,7 +156,7 @@ def save_report(
     The facts are those of report.json, with the exit code and the path.
     """
     from invar_nb.report.answer import summary
-    from invar_nb.report.report import changed_examples
+    from invar_nb.report.report import has_changed_examples
 
     report.save(out, force=force, journals=journals)
     post_summary(report.to_markdown())
@@ -171,7 +171,7 @@ def save_report(
         f"Report: {out / 'report.html'}{contents}",
         f"Check:  invar-nb verify {folder}",
     ]
-    if next(changed_examples(report.content, report.arms), None):
+    if has_changed_examples(report.content, report.arms):
         lines.append(f"Examples lost and won: invar-nb export {folder} --examples")
     return report.document() | facts, "\n".join(lines)
 
@@ -201,7 +201,7 @@ _Candidates = _argument(
 _Report = _argument("REPORT", "report.json or its folder.", Path)
 _REPORTED = (
     "Folder for the report (report.html; summary.md to post) and its evidence. If the "
-    "default exists, `-2`, `-3`, ... is appended. Default: "
+    "default exists, a number is appended. Default: "
 )
 
 

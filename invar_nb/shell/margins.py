@@ -7,10 +7,10 @@ __all__ = ['MarginText', 'parse_margin', 'split_margins', 'resolve_margin', 'as_
 
 # %% ../../nbs/shell/02_margins.ipynb #mg03
 import math
-import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from ..foundations.refuse import typed_size
 from .options import usage
 
 # %% ../../nbs/shell/02_margins.ipynb #c023
@@ -39,11 +39,7 @@ def parse_margin(
     percent=True).
     """
     metric, mark, number = text.rpartition("=")
-    match = re.fullmatch(r"\s*(\d*\.?\d+(?:e[-+]?\d+)?)\s*(%?)\s*", number, re.I | re.A)
-    is_percent = match is not None and match[2] == "%"
-    value = float(match[1]) if match else 0.0
-    if is_percent:
-        value /= 100
+    value, is_percent = typed_size(number)
     is_unnamed = mark == "=" and not metric.strip()
     if is_unnamed or not 0 < value < math.inf:
         usage(
