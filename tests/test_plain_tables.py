@@ -669,7 +669,7 @@ def test_both_arms_in_one_table_are_those_of_two(tmp_path, kind, suffix):
 
 
 def test_a_column_is_offered_as_the_arms_only_where_it_is_one(tmp_path):
-    from invar_nb.readers.recognise import find_arms
+    from invar_nb.readers.recognise import suggested_arms
 
     rows = [
         {"id": i, "language": "en" if i % 2 else "de", "fold": str(k), "f1": 0.5}
@@ -677,23 +677,23 @@ def test_a_column_is_offered_as_the_arms_only_where_it_is_one(tmp_path):
         for k in range(2)
     ]
     assert (
-        find_arms(write(tmp_path / "a.csv", rows)) is None
+        suggested_arms(write(tmp_path / "a.csv", rows)) is None
     )  # a language has other ids, a fold is a number
     assert (
-        find_arms(
+        suggested_arms(
             write(
                 tmp_path / "b.jsonl", [row | {"who": "xy"[int(row["fold"])]} for row in rows]
             )
         )
         == "who=x,y"
     )
-    assert find_arms(tmp_path / "nowhere.csv") is None
+    assert suggested_arms(tmp_path / "nowhere.csv") is None
     seeds = [
         {"loss": str(s + 2 * k), "seed": s, "lr": k / 10} for s in range(2) for k in range(2)
     ]
     assert (
-        find_arms(write(tmp_path / "c.csv", seeds)) == "lr=0.0,0.1"
-        and find_arms(write(tmp_path / "d.csv", seeds[:2])) is None
+        suggested_arms(write(tmp_path / "c.csv", seeds)) == "lr=0.0,0.1"
+        and suggested_arms(write(tmp_path / "d.csv", seeds[:2])) is None
     )  # of runs a setting is one
 
 

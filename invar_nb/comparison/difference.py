@@ -280,7 +280,8 @@ def _bootstrap(
 ) -> tuple[At, float]:
     """(function level -> interval, p-value of no change) by the bootstrap.
 
-    Raises UsageError for units or metrics that a bootstrap cannot resample."""
+    Units are resampled as often as their weight says, which `_bootstrap_totals` checked to be
+    whole. Raises UsageError for units or metrics that a bootstrap cannot resample."""
     a, b = _bootstrap_totals(metric, totals, units, settings)
     of_baseline, weights_of_rows = a
     of_candidate, _ = b
@@ -288,6 +289,7 @@ def _bootstrap(
     has_weight = weights > 0
     delta = numerators[has_weight] / weights[has_weight]
     counts = weights[has_weight].astype(np.int64)
+    # The largest loss of a row: a spread of changes below its rounding counts as none
     sizes = np.maximum(np.abs(of_baseline), np.abs(of_candidate))
     scale = float((sizes / np.maximum(weights_of_rows, 1)).max())
 

@@ -133,7 +133,7 @@ def arms_of_form(path: Path, names: set[str]) -> str | None:
     "'PATH=MODEL,MODEL' for a file of a tool that holds several models; None for others."
     for form in (PROMPTFOO,):
         if form.keys <= names:
-            models = _models_in(form, _read_rows(path, form, "find_arms"))
+            models = _models_in(form, _read_rows(path, form, "suggested_arms"))
             return f"{form.arm}={','.join(models)}" if len(models) > 1 else None
     return None
 

@@ -1095,15 +1095,20 @@ class _Request:
 _WHERE = "read_lm_eval"
 
 
-def _without_results(file: Path, run: dict, alone: SamplesAlone) -> tuple[dict, _TaskInfo]:
-    """What is taken of a results file, and the information about a task, by its rows alone.
+def _info_of_rows_alone(
+    file: Path,  # of samples
+    run: dict,  # the results file, as far as there is one
+    alone: SamplesAlone,
+) -> tuple[dict, _TaskInfo]:
+    """The name of the model as {"model_name": ...}, and the task as its rows describe it.
 
-    The rows are all that other arms have, so that this one is read in the same way.
+    Used where another arm has no results file: with one, this arm would be read by other
+    rules. Of its own results file only the name of the model is taken, which rows lack.
     """
     info = _info_in_rows(file, _WHERE)
-    name_of_model = {key: run[key] for key in ("model_name",) if key in run}
+    named = {key: run[key] for key in ("model_name",) if key in run}
     directions = dict(alone.higher_is_better)
-    return name_of_model, msgspec.structs.replace(info, higher_is_better=directions)
+    return named, msgspec.structs.replace(info, higher_is_better=directions)
 
 
 def _refuse_without_numbers(file: Path, readable: Sequence[str]) -> NoReturn:
@@ -1144,7 +1149,7 @@ def _open_task(
     run, info = _results_for(files[-1], name, _WHERE)
     alone = request.without_results.get(name)
     if alone:
-        run, info = _without_results(files[-1], run, alone)
+        run, info = _info_of_rows_alone(files[-1], run, alone)
     score = request.scores.get(name, request.scores.get(""))
     filter = request.filters.get(name, request.filters.get(""))
     numbers = _fitting_numbers(info, filter, score)

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['SEEDS', 'LOSSES', 'ANSWERS', 'RUNS', 'CURVES', 'NAMED', 'READERS', 'QUESTIONS', 'first_names', 'is_losses',
            'is_answers', 'is_runs', 'refuse_runs', 'named_only', 'curves_of', 'refuse_curves', 'describe_kinds',
-           'cure_of_one_table', 'find_arms', 'UnrecognisedError', 'evidence_at', 'find_source', 'read_together',
+           'cure_of_one_table', 'suggested_arms', 'UnrecognisedError', 'evidence_at', 'find_source', 'read_together',
            'read_arms']
 
 # %% ../../nbs/readers/20_recognise.ipynb #c008
@@ -386,7 +386,7 @@ def _words_of_arms(cells: Sequence, keys: Sequence, are_runs: bool) -> list[str]
 
 def cure_of_one_table(path: str) -> str:
     "What to do with one table of two models, as rows or as columns; '' where it holds none."
-    arms = find_arms(path)
+    arms = suggested_arms(path)
     if arms:
         command = shlex.join(["invar-nb", "compare", path, "--column", f"arm={arms}"])
         return f"{path} has several arms: {command}, the baseline first"
@@ -396,8 +396,11 @@ def cure_of_one_table(path: str) -> str:
         return ""
 
 
-def find_arms(path: str | os.PathLike) -> str | None:
-    "'COLUMN=WORD,WORD' for a table that seems to hold several arms; None if it does not."
+def suggested_arms(path: str | os.PathLike) -> str | None:
+    """'COLUMN=WORD,WORD' for a table that seems to hold several arms; None if it does not.
+
+    It is the first column whose words each have the same ids, or the same seeds.
+    """
     try:
         path = as_path(path)
         arms = arms_of_form(path, first_names(path))

@@ -208,7 +208,7 @@ def keeps_limits(
     name: str,  # of the candidate
     part: str,
 ) -> bool:
-    """Whether no other metric of a candidate regressed, and each with a limit keeps it.
+    """Whether, beside its leading metric, none of a candidate regressed or exceeds its limit.
 
     A limit is the margin of a metric that is never negative, such as a divergence; it is kept
     where the claim is 'equivalent'.

@@ -278,7 +278,7 @@ def compare(
     baseline, candidates, job = request.baseline, request.candidates, request.job
     names = names_of_arms([baseline, *candidates], job.columns)
     say(f"invar-nb compare: {names}", job.output.quiet)
-    out = free_out(out, force, job.output.quiet)
+    out = free_out(out, force)
     # Imported late, since they load NumPy and SciPy, for which help and errors must not wait
     from invar_nb.report.report import report_of
     from invar_nb.shell.baseline_file import check_update
@@ -350,7 +350,7 @@ def plan(
     say(f"invar-nb plan: {names}", output.quiet)
     folder = out or Path("invar-nb-plan")
     if out or scoring.text:
-        folder = free_out(folder, force, output.quiet, replaces=PLAN_FILES)
+        folder = free_out(folder, force, replaces=PLAN_FILES)
     from invar_nb.shell.plan import save_plan
 
     return save_plan(arguments, planning, job, folder, force=force, save=out is not None)
@@ -534,7 +534,7 @@ def evaluate(
 ):
     "Compute the metrics of a model from files; compare says whether models differ."
     say(f"invar-nb evaluate: {', '.join(files)}", output.quiet)
-    out = free_out(out, force, output.quiet)
+    out = free_out(out, force)
     from invar_nb.shell.compare import evaluate_files
 
     job = read_study(study, job=Job(asked=asked, columns=columns), keys=keys).job
@@ -756,7 +756,7 @@ def demo(
 ):
     "Rank four edits of a small shipped model on real English. Offline; needs torch."
     say("invar-nb demo: two shipped models, four edits", output.quiet)
-    out = free_out(out, force, output.quiet)
+    out = free_out(out, force)
     from invar_nb.report.report import report_of
     from invar_nb.shell.compare import compare_all
     from invar_nb.shell.demo import BITS, demo_model, write_demo

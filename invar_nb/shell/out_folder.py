@@ -242,12 +242,14 @@ def _take(path: Path, replaces: tuple[str, ...]) -> bool:
 
 
 def free_out(
-    out: Path, force: bool, quiet: bool = False, replaces: tuple[str, ...] = ()
+    out: Path,
+    force: bool,
+    replaces: tuple[str, ...] = (),  # files that may be there already
 ) -> Path:
     """The folder that a command writes to, reserved for it; UsageError where it cannot be had.
 
-    A folder that was typed is taken as it is. The default one gets a number if it is not free:
-    invar-nb-report-2.
+    A folder that was typed, or is replaced with --force, is taken as it is. The default one
+    gets a number if it is not free: invar-nb-report-2.
     """
     if "out" in TYPED.get() or force:
         if not _reserve(out, force, replaces):
@@ -261,7 +263,7 @@ def free_out(
 
     path = next(path for path in _numbered(out) if _take(path, replaces))
     CHOSEN.set(path)
-    if path != out:
+    if path != out:  # nobody resumes what a finished run has left in the default folder
         with _unless_in_use():
             clear_finished(out)
     return path

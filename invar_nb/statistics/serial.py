@@ -241,7 +241,8 @@ def serial_ratio_difference(
     fit, influence = _with_influence(
         jackknife_ratio_difference, block_weights.size, of_baseline, of_candidate
     )
-    weights = min((weights for _, weights in (baseline, candidate)), key=units_eff)
+    # The arm with fewer effective windows limits how many are claimed
+    weights = min((of_windows for _, of_windows in (baseline, candidate)), key=units_eff)
     return _of_windows(_widen(fit, influence), weights)
 
 # %% ../../nbs/statistics/02_serial.ipynb #sst2
