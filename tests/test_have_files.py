@@ -92,6 +92,9 @@ def evidence(tmp_path, monkeypatch):
             shutil.copy(DATA / "inspect" / name / f"{task}.json", Path("logs", name))
         shutil.copy(DATA / "llama_cpp" / f"{name}.kld", f"{name}.kld")
         shutil.copy(DATA / "llama_cpp" / f"{name}.type1.log", f"{name}.log")
+        for text in ("news", "code"):
+            Path(f"{name}-folder").mkdir(exist_ok=True)
+            shutil.copy(f"{name}.log", Path(f"{name}-folder", f"{text}.log"))
         write(
             Path(f"{name}_samples.jsonl"),
             [row(i, float((i * 7 + k) % 3 > 0), f"org/{name}") for i in range(36)],
@@ -464,11 +467,157 @@ def test_splits_of_helm_are_parts_of_which_one_can_be_chosen(answered):
     assert code == 2 and "a split must be one of 'valid', 'test'" in text, text
 
 
-def test_a_folder_with_several_files_of_results_asks_for_one(answered):
+def write_folders(models, texts, ending=".log"):
+    "A folder for each model with a file for each text, all of llama.cpp."
+    for model in models:
+        Path(model).mkdir()
+        name = "base" if model == "f16" else "tuned"
+        file = DATA / "llama_cpp" / f"{name}{'.type1.log' if ending == '.log' else '.kld'}"
+        for text in texts:
+            shutil.copy(file, Path(model, f"{text}{ending}"))
+
+
+def keys_of_rows(report):
+    rows = json.loads(Path(report, "report.json").read_text())["rows"]
+    return {(row["key"]["candidate"], row["key"]["part"]) for row in rows}
+
+
+@pytest.mark.parametrize("ending", [".log", ".kld", ".bin"])
+def test_folders_with_one_file_for_each_text_are_models_on_several_texts(answered, ending):
+    "A quantiser with logs of three models on two texts had no way to give them in one command."
+    write_folders(["f16", "q4", "q2"], ["wiki", "code"], ending)
+    margins = ("--margin", "wiki=1%", "--margin", "2%")
+    code, text = answered("compare", "f16/", "q4/", "q2", *margins)
+    assert code == 0 and "2 candidates on 2 texts, perplexity" in text, text
+    assert "1 % for perplexity of wiki" in text and ("flips" in text) == (ending != ".log")
+    assert keys_of_rows("invar-nb-report") >= set(
+        itertools.product(["q4", "q2"], ["wiki", "code"])
+    )
+    arms = json.loads(Path("invar-nb-report", "report.json").read_text())["arms"]
+    assert {arm["model"] for arm in arms.values()} == {"f16", "q4", "q2"}
+    assert answered("verify", "invar-nb-report")[0] == 0
+    code, text = answered("compare", "f16", "q4", "--task", "wiki", "--out", "one")
+    assert code == 0 and "texts" not in text and "code" not in text, text
+    code, text = answered("compare", "f16", "q4", "--task", "wikis")
+    assert code == 2 and "'code', 'wiki'" in text and "Did you mean 'wiki'?" in text, text
+
+
+def test_folders_of_texts_mean_the_same_in_python_in_a_study_file_and_for_one_model(answered):
+    write_folders(["f16", "q4"], ["wiki", "code"])
+    result = invar_nb.compare("f16/", "q4")
+    assert {part for _, part in result.arms} == {"wiki", "code"}
+    Path("s.toml").write_text('[arms]\nbaseline = "f16/"\ncandidate = "q4"\n')
+    code, text = answered("compare", "--study", "s.toml")
+    assert code == 0 and result.headline in text, text
+    code, text = answered("evaluate", "f16")
+    assert code == 0 and "2 parts" in text and "wiki: perplexity" in text, text
+
+
+def test_tables_in_folders_are_texts_too(answered):
+    for model, change in (("base", 0), ("tuned", 1)):
+        Path(model).mkdir()
+        for text in ("arc", "gsm8k"):
+            rows(
+                Path(model, f"{text}.csv"),
+                lambda i, c=change: {"id": i, "score": (i * 7 + c) % 3 / 2},
+            )
+    code, text = answered("compare", "base", "tuned", "--better", "higher")
+    assert code < 2 and "2 parts" in text and "arc" in text and "gsm8k" in text, text
+
+
+def test_a_text_that_one_folder_lacks_is_named_and_both_cures_work(answered):
+    write_folders(["f16", "q4"], ["wiki", "code"])
+    lost = Path("q4", "wiki.log")
+    kept = lost.read_bytes()
+    lost.unlink()
+    for arms in (("f16", "q4"), ("q4", "f16")):
+        code, text = answered("compare", *arms)
+        assert code == 3 and "no 'wiki' in q4, which has 'code'" in text, text
+        assert "Add q4/wiki.log, or say --intersect to compare what all have: 'code'" in text
+    code, text = answered("compare", "f16", "q4", "--intersect")
+    assert code == 0 and "Left out, since not all have them: wiki." in text, text
+    lost.write_bytes(kept)
+    assert answered("compare", "f16", "q4", "--out", "again")[0] == 0
+    Path("q4", "wiki.log").rename("q4/wiki.q4.log")
+    Path("q4", "code.log").rename("q4/code.q4.log")
+    code, text = answered("compare", "f16", "q4")
+    assert code == 3 and "Call the files of one text alike in all folders" in text, text
+
+
+def test_a_file_beside_a_folder_of_texts_is_refused(answered):
+    write_folders(["f16", "q4"], ["wiki", "code"])
+    code, text = answered("compare", "f16", "q4/code.log")
+    assert code == 2 and "q4/code.log must be a folder with one file for each text" in text
+    assert "Name the file of the same text, such as f16/code.log" in text, text
+    assert answered("compare", "f16/code.log", "q4/code.log")[0] == 0
+    shutil.copytree(page_data("lm_eval") / "base", "results")
+    code, text = answered("compare", "f16", "results")
+    assert code == 2 and "got lm-eval. Compare the files of one tool" in text, text
+    pytest.importorskip("torch")
+    code, text = answered("compare", str(BASE), "f16")
+    assert code == 2 and "both arms must be of the same kind" in text, text
+
+
+@pytest.mark.parametrize("content", [b"", b"llama_model_quantize: quantizing to Q4_K"])
+def test_a_damaged_file_among_the_texts_is_no_silent_gap(answered, content):
+    write_folders(["f16", "q4"], ["wiki", "code"])
+    for model in ("f16", "q4"):
+        Path(model, "drama.log").write_bytes(content)
+        Path(model, ".drama.log").write_bytes(content)
+    Path("f16", "README.md").write_text("notes")
+    code, text = answered("compare", "f16", "q4")
+    assert (
+        code == 3 and "got f16/drama.log, which is none of the llama-perplexity logs" in text
+    )
+    for model in ("f16", "q4"):
+        Path(model, "drama.log").unlink()
+    assert answered("compare", "f16", "q4")[0] == 0
+
+
+def test_two_files_of_one_text_and_two_kinds_are_refused(answered):
+    write_folders(["f16", "q4"], ["wiki", "code"])
+    shutil.copy("q4/wiki.log", "q4/wiki.txt")
+    code, text = answered("compare", "f16", "q4")
+    assert code == 2 and "q4/wiki.log and q4/wiki.txt. Keep one, or rename one" in text, text
+    Path("q4/wiki.txt").unlink()
+    shutil.copy(DATA / "llama_cpp" / "tuned.kld", "q4/wiki.kld")
+    code, text = answered("compare", "f16", "q4")
+    assert code in (2, 3) and "Name one file of it, such as q4/wiki.log" in text, text
+    assert "keep one kind in it, a file for each text: it has" in text, text
+
+
+def test_more_files_than_are_looked_at_are_refused(answered):
+    write_folders(["f16", "q4"], [f"t{i:03}" for i in range(101)])
+    code, text = answered("compare", "f16", "q4")
+    assert code == 2 and "at most 100 files; got 101 in f16" in text, text
+    code, text = answered("compare", "f16", "q4", "--task", "t000")
+    assert code == 2 and "at most 100 files" in text, text
+
+
+def test_a_pilot_and_runs_of_seeds_are_no_texts(answered):
+    for model in ("a", "b"):
+        Path(model).mkdir()
+        for name in ("one", "two"):
+            rows(Path(model, f"{name}.csv"), lambda i: {"seed": i, "loss": i / 7}, 12)
+    code, text = answered("compare", "a", "b", "--metric", "loss")
+    assert code == 2 and "Name one file of it" in text, text
+    write_folders(["f16", "q4"], ["baseline", "candidate"])
+    for model in ("f16", "q4"):
+        Path(model, "plan.json").write_text("{}")
+    code, text = answered("compare", "f16", "q4")
+    assert code == 2 and "Name one file of it, such as f16/candidate.log" in text, text
+
+
+def test_a_copy_of_results_in_one_of_two_folders_is_refused(answered):
     write_helm()
     shutil.copy("base/per_instance_stats.json", "base/second.json")
     code, text = answered("compare", "base", "tuned")
-    assert code == 2 and "Name one file of it, such as base/" in text, text
+    assert code == 3 and "name one file of each folder" in text, text
+    for model in ("base", "tuned"):
+        for name in ("scenario_state", "stats"):
+            Path(model, f"{name}.json").unlink()
+    code, text = answered("compare", "base", "tuned")
+    assert code == 3 and "no 'second' in tuned, which has 'per_instance_stats'" in text, text
 
 
 def test_a_checkpoint_of_the_trainer_is_named(answered):

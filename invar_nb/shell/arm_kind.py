@@ -16,6 +16,7 @@ from pathlib import Path
 from ..foundations.refuse import UsageError, nearest
 from ..foundations.store import as_path
 from ..models.load import is_gguf
+from ..readers.llama_cpp import is_logit_file
 from ..readers.reader import Reading
 from ..readers.recognise import UnrecognisedError, find_source
 from .options import TYPED, usage
@@ -34,7 +35,8 @@ def _holds_model(folder: Path) -> bool:
     "Whether a folder holds a checkpoint, or part of one, such as a tokenizer alone."
     if any((folder / name).exists() for name in CHECKPOINT_FILES):
         return True
-    return any(file.suffix in WEIGHT_ENDINGS for file in folder.iterdir())
+    weights = [file for file in folder.iterdir() if file.suffix in WEIGHT_ENDINGS]
+    return any(not is_logit_file(file) for file in weights)  # those may end in .bin too
 
 
 def _kind_of_file(path: Path, reading: Reading | None) -> str:
