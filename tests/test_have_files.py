@@ -502,7 +502,7 @@ def test_folders_with_one_file_for_each_text_are_models_on_several_texts(answere
     assert code == 2 and "'code', 'wiki'" in text and "Did you mean 'wiki'?" in text, text
 
 
-def test_folders_of_texts_mean_the_same_in_python_in_a_study_file_and_for_one_model(answered):
+def test_folders_of_texts_mean_the_same_in_python_and_in_a_study_file(answered):
     write_folders(["f16", "q4"], ["wiki", "code"])
     result = invar_nb.compare("f16/", "q4")
     assert {part for _, part in result.arms} == {"wiki", "code"}

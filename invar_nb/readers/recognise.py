@@ -51,8 +51,6 @@ from .inspect_logs import INSPECT
 from invar_nb.readers.llama_cpp import (
     LOGITS,
     PERPLEXITY_LOG,
-    is_logit_file,
-    is_perplexity_log,
 )
 from .lm_eval import LM_EVAL
 from invar_nb.readers.named_columns import (
@@ -892,8 +890,8 @@ def _check_other_files(folder: Path, files: Collection[Path], kind: str) -> None
             _TOGETHER,
             "the files of a folder with one file for each text must be of one kind",
             f"{file}, which is none of the {kind} beside it",
-            "Move it out of the folder; write it again, if its program was interrupted; or name "
-            "one file of each folder",
+            "Move it out of the folder; write it again, if its program was interrupted; or "
+            "name one file of each folder",
         )
 
 
@@ -970,7 +968,7 @@ class _Texts:
         return [text for text in texts if text not in self.shared]
 
     def of_tasks(self) -> "_Texts":
-        "The texts that were asked for as tasks; all of them where files have tasks themselves."
+        "The texts that were asked for as tasks; all where the files have tasks themselves."
         tasks = self.reading.tasks
         texts = dict.fromkeys(chain.from_iterable(self.files.values()))
         reader = find_source(next(iter(self.files.values()))[next(iter(texts))], self.reading)
@@ -998,7 +996,7 @@ def _read_text(
     "Read the files of one text together."
     files = {name: texts.files[name][text] for name in folders}
     with of_part(text):
-        by_task = read_together(files, texts.reading)
+        by_task = _read_results(files, texts.reading)
     has_tasks = len({task for _, task in by_task}) > 1
     arms = {}
     for (name, task), arm in by_task.items():
@@ -1026,7 +1024,8 @@ def _read_texts(
     arms = {}
     for text in texts.shared:
         arms |= _read_text(text, texts, folders)
-    return {key: arms[key] for name in folders for key in arms if key[0] == name}
+    names = [*folders]
+    return dict(sorted(arms.items(), key=lambda item: names.index(item[0][0])))
 
 # %% ../../nbs/readers/20_recognise.ipynb #rec00009
 def _read_pairs(
@@ -1101,17 +1100,11 @@ def _with_own_text(arm: Arm) -> Arm:
     return arm.changed(provenance=provenance, data_id=text_id(own_texts))
 
 
-def read_together(
-    paths: Mapping[str, str | os.PathLike],  # baseline and candidates -> file or folder
-    reading: Reading | None = None,
+def _read_results(
+    paths: Mapping[str, Path],  # name -> file, or folder that is results as a whole
+    reading: Reading,
 ) -> dict[tuple[str, str], Arm]:  # (name, task) -> arm; task "" where files have none
-    "Read files or folders of one kind, with the same tasks in each; PairingError otherwise."
-    reading = reading or Reading()
-    folders = {name: as_path(path) for name, path in paths.items()}
-    files = {name: _files_by_text(path, reading) for name, path in folders.items()}
-    if any(len(of_name) > 1 for of_name in files.values()):
-        return _read_texts(folders, files, reading)
-    paths = {name: evidence_at(path, reading) for name, path in folders.items()}
+    "Read results of one kind, with the same tasks in each; PairingError otherwise."
     readers = {name: find_source(path, reading) for name, path in paths.items()}
     _check_one_kind(paths, readers)
     reader = next(iter(readers.values()))
@@ -1127,6 +1120,20 @@ def read_together(
     return {
         (name, task): arm for name, by_task in arms.items() for task, arm in by_task.items()
     }
+
+
+def read_together(
+    paths: Mapping[str, str | os.PathLike],  # baseline and candidates -> file or folder
+    reading: Reading | None = None,
+) -> dict[tuple[str, str], Arm]:  # (name, task) -> arm; task "" where files have none
+    "Read files or folders of one kind, with the same tasks in each; PairingError otherwise."
+    reading = reading or Reading()
+    places = {name: as_path(path) for name, path in paths.items()}
+    files = {name: _files_by_text(path, reading) for name, path in places.items()}
+    if any(len(files_of_name) > 1 for files_of_name in files.values()):
+        return _read_texts(places, files, reading)
+    results = {name: evidence_at(path, reading) for name, path in places.items()}
+    return _read_results(results, reading)
 
 # %% ../../nbs/readers/20_recognise.ipynb #c015
 def read_arms(
