@@ -484,7 +484,7 @@ def keys_of_rows(report):
 
 @pytest.mark.parametrize("ending", [".log", ".kld", ".bin"])
 def test_folders_with_one_file_for_each_text_are_models_on_several_texts(answered, ending):
-    "A quantiser with logs of three models on two texts had no way to give them in one command."
+    "Logs of three models on two texts could not be given in one command."
     write_folders(["f16", "q4", "q2"], ["wiki", "code"], ending)
     margins = ("--margin", "wiki=1%", "--margin", "2%")
     code, text = answered("compare", "f16/", "q4/", "q2", *margins)

@@ -427,3 +427,105 @@ def test_a_pilot_that_is_equivalent_but_moved_names_the_windows_that_its_change_
         plan = plan_comparison(pair_arrays(before, after, np.full(60, 200)), margin=0.02)
         assert plan.decided == "equivalent within 2 %"
         assert ("If the true change is the pilot's, " in str(plan)) == is_named, str(plan)
+
+
+def table_of_losses(path, size, texts=("wiki",)):
+    "Losses on 40 documents of each text, which change by up to `size` per document."
+    path.parent.mkdir(exist_ok=True)
+    lines = ["doc,text,loss,tokens"]
+    for text in texts:
+        change = size * (1 if text == "wiki" else 3)
+        lines += [
+            f"{text}{i},{text},{2 + i % 7 / 9 + change * (i % 3 - 1)},300" for i in range(40)
+        ]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_several_candidates_and_texts_are_planned_each_and_the_largest_need_is_the_answer(
+    tmp_path,
+):
+    "Several candidates were refused as an extra argument, several tasks one by one."
+    texts = ("wiki", "code")
+    paths = [
+        table_of_losses(tmp_path / f"{name}.csv", size, texts)
+        for name, size in (("f16", 0), ("q8", 0.001), ("q4", 0.004))
+    ]
+    options = ("--column", "part=text", "--margin", "0.5%")
+    code, out, _ = shell("plan", *paths, *options, "--json")
+    facts = json.loads(out)
+    needs = {(p["candidate"], p["part"]): p["needed"]["windows"] for p in facts["plans"]}
+    assert code == 0 and [*needs.values()] == sorted(needs.values(), reverse=True)
+    assert next(iter(needs)) == ("q4", "code") and len(needs) == 4
+    assert facts["needed"]["windows"] == needs["q4", "code"] == max(needs.values())
+    for (name, text), need in needs.items():  # each is what a plan of it alone says
+        pair = (paths[0], tmp_path / f"{name}.csv")
+        alone = json.loads(shell("plan", *pair, *options, "--task", text, "--json")[1])
+        assert alone["needed"]["windows"] == need and "plans" not in alone
+    code, out, _ = shell("plan", *paths, *options)
+    need = f"{needs['q4', 'code']:,} windows"
+    assert f"The largest need of 4 comparisons is {need}, for q4 on code." in out
+    assert "--level 0.9875 are enough for 4" in out and "q8 on wiki" in out
+    assert out.count(f"Planned: {need}") == 1
+    code, out, _ = shell("plan", *paths[:2], *options)
+    assert "of 2 comparisons" in out and " code" in out and "q8 on" not in out
+
+
+def test_a_study_file_plans_its_candidates_with_the_margin_of_each_text(tmp_path):
+    for name, size in (("f16", 0), ("q8", 0.002), ("q4", 0.002)):
+        for text in ("wiki", "code"):
+            table_of_losses(tmp_path / name / f"{text}.csv", size)
+    arms = "".join(
+        f'{key} = "{tmp_path / name}"\n'
+        for key, name in (("baseline", "f16"), ("q8", "q8"), ("q4", "q4"))
+    )
+    study = tmp_path / "s.toml"
+    study.write_text(f'[arms]\n{arms}[rules]\nmargin = {{wiki = "0.2%", perplexity = "1%"}}\n')
+    plans = json.loads(shell("plan", "--study", study, "--json")[1])["plans"]
+    margins = {(p["candidate"], p["part"]): p["goal"]["margin"] for p in plans}
+    assert margins == {
+        (name, text): pytest.approx(0.002 if text == "wiki" else 0.01)
+        for name in ("q8", "q4")
+        for text in ("wiki", "code")
+    }
+
+
+def test_a_candidate_that_changed_nothing_needs_no_plan_beside_others(tmp_path):
+    same, other, changed = (
+        table_of_losses(tmp_path / f"{name}.csv", size)
+        for name, size in (("f16", 0), ("copy", 0), ("q4", 0.004))
+    )
+    code, out, _ = shell("plan", same, other, changed)
+    assert code == 0 and "-  copy, where every unit changed by the same amount" in out
+    assert "for q4" in out
+    code, _, err = shell("plan", same, other)
+    assert code == 3 and "the pilot must show some spread" in err
+
+
+def test_several_scores_and_several_models_are_refused_in_words(tmp_path):
+    for name, shift in (("a", 0), ("b", 0.2)):
+        rows = [f"{i},{i % 5 / 5},{1 + i % 7 / 9 + shift * (i % 3)}" for i in range(40)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["id,f1,seconds", *rows]) + "\n")
+    files = [tmp_path / f"{name}.csv" for name in "ab"]
+    scores = ("--score", "f1", "--score", "seconds")
+    better = ("--better", "f1=higher", "--better", "seconds=lower")
+    code, _, err = shell("plan", *files, *scores, *better)
+    assert code == 2 and "one score, whose unit its margin has; got f1, seconds" in err, err
+    assert "Give one --score, such as --score f1" in err
+    cure = ("--score", "seconds", "--better", "lower", "--margin", "0.1")
+    assert shell("plan", *files, *cure)[0] == 0
+    code, _, err = shell("plan", "org/a", "org/b", "org/c", "--text", files[0])
+    assert code == 2 and "a pilot of models takes one candidate; got org/b, org/c" in err, err
+
+
+def test_three_arms_of_one_table_are_planned(tmp_path):
+    rows = [
+        f"{seed},{name},ok,{3 + seed % 4 / 50 + size * (7 * seed % 5 - 1)}"
+        for name, size in (("adamw", 0), ("muon", 0.004), ("lion", 0.01))
+        for seed in range(8)
+    ]
+    path = tmp_path / "runs.csv"
+    path.write_text("\n".join(["seed,optimizer,terminal,loss", *rows]) + "\n")
+    arms = ("--column", "arm=optimizer=adamw,muon,lion")
+    code, out, err = shell("plan", path, *arms, "--metric", "loss", "--margin", "0.3%")
+    assert code == 0 and "of 2 comparisons" in out and "seeds, for lion" in out, out + err

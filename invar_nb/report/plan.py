@@ -276,14 +276,7 @@ def _check_pilot(
     fewest: int,  # effective units
     goal: Goal,
 ) -> None:
-    "Raise ContractError for a pilot of too few units, or one whose units all changed equally."
-    if counted_over.units_eff < fewest - 1e-9:  # of equal weights the sum is rounded
-        refuse(
-            "plan_comparison",
-            f"a pilot must have at least {fewest} effective {noun_of(counted_over.units)}",
-            f"{counted_over.units_eff:.3g}",
-            _cure_of_few(counted_over, goal),
-        )
+    "Raise ContractError for a pilot whose units all changed equally, or of too few units."
     if not d.standard_error > 0:
         refuse(
             "plan_comparison",
@@ -291,6 +284,13 @@ def _check_pilot(
             f"the same change of {d.title} in every unit",
             "Are both models the same? Compare them instead",
             code="no_spread",
+        )
+    if counted_over.units_eff < fewest - 1e-9:  # of equal weights the sum is rounded
+        refuse(
+            "plan_comparison",
+            f"a pilot must have at least {fewest} effective {noun_of(counted_over.units)}",
+            f"{counted_over.units_eff:.3g}",
+            _cure_of_few(counted_over, goal),
         )
 
 # %% ../../nbs/report/15_plan.ipynb #gate6

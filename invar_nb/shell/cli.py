@@ -332,7 +332,11 @@ def plan(
     columns: Columns,
     output: Output,
     baseline: _Baseline = None,
-    candidate: _argument("CANDIDATE", "The edited model.", str | None) = None,
+    candidates: _argument(
+        "CANDIDATE...",
+        "The edited model; of files also several, each of which is planned.",
+        list[str] | None,
+    ) = None,
     force: Force = False,
     out: _out(
         "DIR",
@@ -341,12 +345,15 @@ def plan(
 ):
     "How much text, or how many seeds, are enough? Plans from a pilot, or from files."
     job = Job(scoring=scoring, columns=columns, output=output)
-    typed = [candidate] if candidate else None
-    request = of_one_table(read_study(scoring.study, baseline, typed, job, scoring.keys))
+    request = of_one_table(
+        read_study(scoring.study, baseline, candidates or None, job, scoring.keys)
+    )
     arguments = planned_arms(request)
     # The windows of a study file are what a plan is to find: only typed ones are refused.
     job = replace(request.job, scoring=replace(request.job.scoring, windows=scoring.windows))
-    names = names_of_arms(arguments, job.columns) if arguments else "no models"
+    names = "no models"
+    if arguments:
+        names = names_of_arms([*arguments.values()], job.columns)
     say(f"invar-nb plan: {names}", output.quiet)
     folder = out or Path("invar-nb-plan")
     if out or scoring.text:
@@ -356,14 +363,23 @@ def plan(
     return save_plan(arguments, planning, job, folder, force=force, save=out is not None)
 
 
-def planned_arms(request: Request) -> list[str]:
-    "Baseline and candidate, or fewer where fewer were named; UsageError for more."
+def planned_arms(request: Request) -> dict[str, str]:
+    """Baseline and candidates by name, or fewer where fewer were named.
+
+    A single candidate of two models or files is called "candidate".
+    """
+    from invar_nb.shell.candidates import name_candidates
+
+    one_file = bool(request.job.columns.arm)
     candidates = request.candidates or []
-    if len(candidates) > 1:
-        usage("plan takes one candidate", ", ".join(candidates), "Give BASELINE and CANDIDATE")
-    if isinstance(candidates, Mapping):
-        candidates = candidates.values()
-    return [name for name in (request.baseline, *candidates) if name is not None]
+    if isinstance(candidates, Mapping) and len(candidates) == 1 and not one_file:
+        candidates = [*candidates.values()]
+    if request.baseline is None:  # a study file may name a single file as candidate
+        return {"baseline": candidates[0]} if len(candidates) == 1 else {}
+    arguments = {"baseline": request.baseline}
+    if candidates:
+        arguments |= name_candidates(candidates, one_file)
+    return arguments
 
 # %% ../../nbs/shell/32_cli.ipynb #shard
 _shards = panel("Shards")

@@ -4,28 +4,33 @@
 
 # %% auto #0
 __all__ = ['SIZE', 'ZERO', 'NOUNS', 'find_goal', 'check_goal', 'asked_of', 'check_perplexity', 'PilotText', 'plan_models',
-           'next_command', 'plan_files', 'find_plan', 'check_source', 'check_deviation', 'save_plan']
+           'next_command', 'Plans', 'names_of_comparisons', 'plan_files', 'find_plan', 'check_source',
+           'check_deviation', 'save_plan']
 
 # %% ../../nbs/shell/27_plan.ipynb #c002
 import json
 import math
 import re
 import shlex
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 
 # %% ../../nbs/shell/27_plan.ipynb #c007
+from ..arms.arm import Arm
 from ..arms.pair import Pair, pair
 from ..arms.pilot import Supply, choose_pilot
 from ..arms.spread import rank_windows
 from ..arms.window_losses import WindowLosses
 from ..comparison.measured import PRIMARY
+from ..comparison.rows import BASELINE
 from ..comparison.rules import Rules
 from ..comparison.units import FEWEST, choose_units, noun_of
 from ..files.losses import losses_bytes, read_losses
+from ..foundations.interval import aligned
 from ..foundations.journal import discard_journals, finish
 from ..foundations.refuse import ContractError, of_part, refuse
 from ..foundations.store import as_path, digest, write_folder
@@ -42,7 +47,7 @@ from .options import TYPED, as_typed, given_options, refuse_unread, usage
 from .out_folder import PLAN_FILES
 from .run_rules import check_runs, metric_columns
 from .score_arms import score_arms
-from .settings import Asked, Comparing, Job, Planning, Scoring, arms_in
+from .settings import Asked, Comparing, Job, Planning, Scoring
 from ..statistics.planning import Goal
 
 # %% ../../nbs/shell/27_plan.ipynb #c003
@@ -55,7 +60,8 @@ def find_goal(
     planning: Planning,
     job: Job,
     kind: str,  # of the evidence
-    arms: Mapping = {},  # (name, part) -> arm; {} while they are not scored
+    arms: Mapping = {},  # (name, "") -> arm; {} while they are not scored
+    part: str = "",  # the text or task, which may have a margin of its own
 ) -> tuple[Goal, Rules]:
     """What the planned comparison must show, and the rules that it follows.
 
@@ -64,7 +70,7 @@ def find_goal(
     """
     asked = asked_of(planning, job.asked)
     metric = next(iter(asked.metric or ()), PRIMARY.get(kind))
-    margin_text = planning.margin or _agreed_margin(job.asked, metric, kind, arms)
+    margin_text = planning.margin or _agreed_margin(job.asked, metric, kind, arms, part)
 
     def rules_with(margin: list[str] | None) -> Rules:
         "The rules of a comparison with this margin."
@@ -121,10 +127,12 @@ def check_goal(
         )
 
 
-def _agreed_margin(asked: Asked, metric: str, kind: str, arms: Mapping) -> str | None:
-    """The margin that a study file has for this metric, else its margin without a metric.
+def _agreed_margin(
+    asked: Asked, metric: str, kind: str, arms: Mapping, part: str
+) -> str | None:
+    """The margin that a study file has for this part, for the metric, or without a name.
 
-    The metric may have the name of its score, or of the task. None where there is neither.
+    The metric may have the name of its score, or of the task. None where there is none.
     """
     offered = Offered(kinds=[kind], metrics=[metric], arms=[*arms.values()])
     margins = {}
@@ -135,7 +143,8 @@ def _agreed_margin(asked: Asked, metric: str, kind: str, arms: Mapping) -> str |
             must = "--margin must be given once per metric"
             usage(must, f"{name}, which has one", "Keep one")
         margins[named] = size
-    return margins.get(metric, margins.get(""))
+    of_metric = margins.get(metric, margins.get(""))
+    return margins.get(part, of_metric) if part else of_metric
 
 
 def asked_of(planning: Planning, asked: Asked) -> Asked:
@@ -316,25 +325,170 @@ def next_command(
     options += [option for option in given_options(planning) if option[0] in shared]
     return shlex.join(["invar-nb", "compare", *arguments.values(), *as_typed(options)])
 
+# %% ../../nbs/shell/27_plan.ipynb #plans002
+@dataclass(frozen=True, kw_only=True)
+class Plans:
+    "The plans of one or several comparisons with a baseline."
+
+    by_key: Mapping[tuple[str, str], Plan]  # (candidate, part) -> plan, largest need first
+    unchanged: Sequence[tuple[str, str]] = ()  # without spread: the models do the same there
+
+    @classmethod
+    def of_one(cls, plan: Plan) -> "Plans":
+        "The plan of the only comparison."
+        return cls(by_key={("candidate", ""): plan})
+
+    @property
+    def largest(self) -> Plan:
+        "The plan of the comparison that needs most, which is the answer."
+        return next(iter(self.by_key.values()))
+
+    @property
+    def n(self) -> int:
+        "The number of comparisons."
+        return len(self.by_key) + len(self.unchanged)
+
+    def facts(self) -> dict:
+        "Plain values for JSON: the largest plan, and of several all, by candidate and part."
+        facts = self.largest.to_dict()
+        if self.n > 1:
+            facts["plans"] = [
+                {"candidate": candidate, "part": part, **plan.to_dict()}
+                for (candidate, part), plan in self.by_key.items()
+            ]
+            facts["unchanged"] = [[*key] for key in self.unchanged]
+        return facts
+
+    def __str__(self) -> str:
+        "The only plan; of several a table of what each needs, then the largest in full."
+        if self.n == 1:
+            return str(self.largest)
+        names = names_of_comparisons([*self.by_key, *self.unchanged])
+        name = names[next(iter(self.by_key))]
+        lines = [
+            f"The largest need of {self.n} comparisons is {_need(self.largest)}, for {name}.",
+            "",
+            *aligned([["needed", "for"], *self._rows(names)]),
+            "",
+            _line_on_corrections(self.largest.goal.level, self.n),
+            "",
+            f"The plan for {name}:",
+            str(self.largest),
+        ]
+        return "\n".join(lines)
+
+    def _rows(self, names: Mapping[tuple[str, str], str]) -> Iterator[list[str]]:
+        "The cells of the table: what each comparison needs, and what its pilot decides."
+        for key, plan in self.by_key.items():
+            note = ""
+            if plan.decided:
+                note = f", where the pilot already decides: {plan.decided}"
+            yield [_need(plan), names[key] + note]
+        for key in self.unchanged:
+            yield ["-", f"{names[key]}, where every unit changed by the same amount"]
+
+
+def names_of_comparisons(keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """(candidate, part) -> name in a table: "q4 on wiki".
+
+    Only the part where all are of one candidate, only the candidate where there are no parts.
+    """
+    is_one = len({candidate for candidate, _ in keys}) == 1
+    names = {}
+    for candidate, part in keys:
+        words = [part] if is_one and part else [candidate, *filter(None, [part])]
+        names[candidate, part] = " on ".join(words)
+    return names
+
+
+def _need(plan: Plan) -> str:
+    "How much a comparison needs: '1,240 windows'."
+    return f"{plan.needed['windows']:,} {plan.items}"
+
+
+def _line_on_corrections(level: float, n: int) -> str:
+    "That each plan is for one comparison, and the level that is enough for all together."
+    return (
+        "Each is planned by itself. compare corrects the claims of several comparisons; "
+        f"plans with --level {1 - (1 - level) / n:.6g} are enough for {n}."
+    )
+
 # %% ../../nbs/shell/27_plan.ipynb #c018
 def plan_files(
     arguments: dict[str, str], kinds: dict[str, str], planning: Planning, job: Job
-) -> Plan:
-    """Plan from two files, from one file and an assumed correlation, or from --sd.
+) -> Plans:
+    """Plan from files, from one file and an assumed correlation, or from --sd.
 
-    Raises UsageError for another metric than perplexity of one file, which has losses only.
+    Of several candidates, texts or tasks each comparison is planned. Raises UsageError for
+    another metric than perplexity of one file, which has losses only.
     """
     if planning.sd is not None:
         kind = as_metric(planning.metric or "perplexity", "plan").kind
         goal, _ = find_goal(planning, job, kind)
-        return plan_comparison(planning.sd, goal=goal, gate=planning.gate)
+        return Plans.of_one(plan_comparison(planning.sd, goal=goal, gate=planning.gate))
     if len(arguments) == 1:
         check_perplexity(planning)
     arms = _arms_of(arguments, kinds, planning, job)
-    kind = next(iter(arms.values())).kind
-    if kind == "runs":
+    if "runs" in kinds.values():
         _check_metric_of_runs(arguments, planning, job, arms)
-    goal, rules = find_goal(planning, job, kind, arms)
+    _check_one_score(arms.values(), planning)
+    names = [*arguments][1:] or [BASELINE]
+    parts = dict.fromkeys(part for _, part in arms)
+    keys = [*product(names, parts)]
+    return _plan_each(arms, keys, planning, job)
+
+
+def _check_one_score(arms: Iterable[Arm], planning: Planning) -> None:
+    "Raise UsageError for several scores of each example: a margin is in the unit of one."
+    scores: dict[str, None] = {}
+    for arm in arms:
+        scores |= dict.fromkeys(getattr(arm, "others", ()))
+    if not scores or planning.metric:
+        return
+    leading = dict.fromkeys(arm.score for arm in arms if arm.kind == "scores")
+    usage(
+        "a plan is for one score, whose unit its margin has",
+        ", ".join([*leading, *scores]),
+        f"Give one --score, such as --score {next(iter(leading))}",
+    )
+
+
+def _plan_each(
+    arms: Mapping[tuple[str, str], Arm],  # (name, part) -> arm
+    keys: Sequence[tuple[str, str]],  # (candidate, part) of each comparison
+    planning: Planning,
+    job: Job,
+) -> Plans:
+    "Plan each comparison; ContractError where no pilot shows any spread."
+    names = names_of_comparisons(keys)
+    plans = {}
+    unchanged: dict[tuple[str, str], ContractError] = {}
+    for name, part in keys:
+        # of one file, with an assumed correlation, the baseline is the only arm
+        pilot = {arm: arms[arm, part] for arm in dict.fromkeys([BASELINE, name])}
+        try:
+            with of_part(names[name, part] if len(keys) > 1 else ""):
+                plans[name, part] = _plan_of_pilot(pilot, part, planning, job)
+        except ContractError as error:
+            if error.code != "no_spread":
+                raise
+            unchanged[name, part] = error
+    if not plans:
+        raise next(iter(unchanged.values()))
+    in_order = sorted(plans.items(), key=lambda item: -item[1].needed["windows"])
+    return Plans(by_key=dict(in_order), unchanged=[*unchanged])
+
+
+def _plan_of_pilot(
+    arms: Mapping[str, Arm],  # name -> the baseline, and the candidate
+    part: str,
+    planning: Planning,
+    job: Job,
+) -> Plan:
+    "The plan of one comparison."
+    kind = next(iter(arms.values())).kind
+    unnamed = {(name, ""): arm for name, arm in arms.items()}
+    goal, rules = find_goal(planning, job, kind, unnamed, part)
     pilot, *others = arms.values()
     if kind == "runs":
         spec, *_ = specs_of(rules)
@@ -378,8 +532,8 @@ def _arms_of(
 ) -> dict:
     """Read the files of a plan: (name, task) -> arm.
 
-    Raises UsageError for several tasks, since a plan is for one, and for a single file that
-    has no losses, since only the correlation of losses can be assumed.
+    Raises UsageError for a single file that has no losses, since only the correlation of
+    losses can be assumed.
     """
     if len(arguments) == 1:
         if kinds["baseline"] != "losses":
@@ -387,11 +541,7 @@ def _arms_of(
         return {("baseline", ""): read_losses(as_path(arguments["baseline"]))}
     files_job = replace(job, scoring=Comparing())
     reading = as_reading(job.columns, asked_of(planning, job.asked).better)
-    arms = arms_of_files(arguments, kinds, reading, files_job)
-    tasks = list(dict.fromkeys(task for _, task in arms))
-    if len(tasks) > 1:
-        usage("one task must be chosen", ", ".join(tasks), f"Give --task {tasks[0]}")
-    return arms
+    return arms_of_files(arguments, kinds, reading, files_job)
 
 # %% ../../nbs/shell/27_plan.ipynb #c012
 def find_plan(
@@ -400,10 +550,10 @@ def find_plan(
     job: Job,
     journals: dict[str, Path],
     out: Path,
-) -> tuple[Plan, dict]:  # and the arms of a pilot that was scored
+) -> tuple[Plans, dict]:  # and the arms of a pilot that was scored
     """Plan from models, from files or from a standard deviation.
 
-    Returns the plan, and name -> arm of the pilot; {} where no pilot was scored. Raises
+    Returns the plans, and name -> arm of the pilot; {} where no pilot was scored. Raises
     UsageError for arguments and options that do not go together.
     """
     reading = as_reading(job.columns, asked_of(planning, job.asked).better)
@@ -412,9 +562,23 @@ def find_plan(
     check_source(planning, kinds, has_models)
     if has_models:
         _check_read_by_models(planning, job)
-        return plan_models(arguments, planning, job, journals, out)
+        _check_one_candidate(arguments)
+        plan, arms = plan_models(arguments, planning, job, journals, out)
+        return Plans.of_one(plan), arms
     _check_read_by_files(planning, job, kinds)
     return plan_files(arguments, kinds, planning, job), {}
+
+
+def _check_one_candidate(arguments: Mapping[str, str]) -> None:
+    "Raise UsageError for several candidates of which a pilot would have to be scored."
+    candidates = [argument for name, argument in arguments.items() if name != BASELINE]
+    if len(candidates) > 1:
+        usage(
+            "a pilot of models takes one candidate",
+            ", ".join(candidates),
+            "Give BASELINE and the candidate that you expect to change most; or save the "
+            "losses of each with invar-nb score, and plan from these files",
+        )
 
 
 def _check_read_by_models(planning: Planning, job: Job) -> None:
@@ -481,7 +645,7 @@ def check_deviation(
 
 # %% ../../nbs/shell/27_plan.ipynb #saved
 def save_plan(
-    typed_arms: list[str],  # baseline and candidate, or fewer
+    arguments: Mapping[str, str],  # baseline and candidates -> as typed; one, or none
     planning: Planning,
     job: Job,
     out: Path,
@@ -494,11 +658,10 @@ def save_plan(
     Nothing is saved where no pilot was scored and `save` is False. Returns what the command
     prints: (facts for --json, a sentence).
     """
-    names = [*arms_in(job.columns)] or ["baseline", "candidate"]  # of one table, or files
-    arguments = dict(zip(names[: len(typed_arms)], typed_arms, strict=True))
     journals = {name: out.parent / f".{out.name}.{name}.journal" for name in arguments}
-    plan, arms = find_plan(arguments, planning, job, journals, out)
-    facts, text = plan.to_dict(), str(plan)
+    plans, arms = find_plan(arguments, planning, job, journals, out)
+    facts = plans.facts()
+    text = str(plans)
     if not arms and not save:
         return facts, text
     data = json.dumps(facts, sort_keys=True, indent=1, allow_nan=False)
