@@ -15,7 +15,7 @@ from documents import summary_markdown
 
 import invar_nb.readers.llama_cpp as page
 from invar_nb.arms.pair import pair, pair_arrays
-from invar_nb.comparison.study import compare, evaluate
+from invar_nb.comparison.study import compare, evaluate, study
 from invar_nb.foundations.refuse import ContractError, PairingError
 from invar_nb.readers.llama_cpp import (
     is_logit_file,
@@ -409,11 +409,36 @@ def test_logs_pair_where_rounding_is_small(tmp_path, spread, kind, good):
     else:
         with pytest.raises(ContractError, match="must exceed the rounding of the logs"):
             read_perplexity_pair(tmp_path / "a", tmp_path / "b")
-    if kind:
-        np.testing.assert_allclose(read_perplexity_log(tmp_path / "a").log_loss, a, atol=1e-3)
+    arms = [read_perplexity_log(tmp_path / name) for name in "ab"]
+    atol = 1e-3 if kind else 6 * arms[0].provenance["source"]["rounding"]
+    np.testing.assert_allclose(arms[0].log_loss, a, atol=atol)
+    if good:  # logs that were read one by one are judged by the same rule
+        both = read_perplexity_pair(tmp_path / "a", tmp_path / "b")
+        assert (pair(*arms).candidate.log_loss == both.candidate.log_loss).all()
+        assert compare(*arms).delta == compare(both).delta
     else:
-        with pytest.raises(ContractError, match="losses need 6 decimals.*--ppl-output-type 1"):
-            read_perplexity_log(tmp_path / "a")
+        with pytest.raises(PairingError, match="must exceed the rounding of the logs"):
+            compare(*arms)
+        with pytest.raises(PairingError, match="must exceed the rounding of the logs"):
+            study({"baseline": arms[0], "q4": arms[1]})
+
+
+def test_a_log_whose_chunks_differ_by_rounding_alone_is_refused(tmp_path):
+    rng = np.random.default_rng(6)
+    (tmp_path / "flat").write_text(log(2 + rng.normal(0, 1e-4, 500), False))
+    with pytest.raises(ContractError, match="by more than the rounding.*--ppl-output-type 1"):
+        read_perplexity_log(tmp_path / "flat")
+    (tmp_path / "flat").write_text(log(2 + rng.normal(0, 1e-2, 500), True))
+    assert len(read_perplexity_log(tmp_path / "flat")) == 500
+
+
+def test_the_default_log_of_the_tool_is_read_by_itself_and_evaluated(tmp_path):
+    "Python refused the default log that the shell compares, and so did evaluate."
+    paths = [REAL / f"{name}.default.log" for name in ("base", "tuned")]
+    result = compare(*map(read_perplexity_log, paths))
+    assert result.delta == compare(read_perplexity_pair(*paths)).delta
+    code, out, err = shell("evaluate", paths[0], "--out", tmp_path / "r")
+    assert code == 0 and "perplexity" in out, err
 
 
 def test_the_stated_rounding_is_that_of_the_windows(tmp_path):
