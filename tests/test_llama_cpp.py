@@ -590,3 +590,53 @@ def test_a_pilot_of_few_chunks_is_refused_with_the_number_that_decides(tmp_path)
         again = base + rng.normal(0, change.std(ddof=1), n)
         claims.append(compare(pair_arrays(base, again, [256] * n), margin=0.02).row.claim)
     assert 0.6 <= np.mean(np.array(claims) == "equivalent") < 1, n
+
+
+def test_a_log_beside_a_file_of_log_probabilities_says_which_is_which(tmp_path):
+    "The message asked whether one was damaged."
+    for paths in (("base.kld", "tuned.type1.log"), ("base.type1.log", "tuned.kld")):
+        code, _, err = shell("compare", *(REAL / path for path in paths))
+        assert code == 2 and "damaged" not in err, err
+        assert ".type1.log is what llama-perplexity printed" in err, err
+        assert "give two logs, or two such files, one of each model" in err, err
+
+
+def test_divergence_of_logs_says_what_makes_it(tmp_path):
+    logs = [REAL / f"{name}.type1.log" for name in ("base", "tuned")]
+    for name in ("kl_divergence", "top1_changed"):
+        code, _, err = shell("compare", *logs, "--metric", name, "--out", tmp_path / "r")
+        assert code == 3 and "A log holds no distributions: run llama-perplexity" in err, err
+        assert "--kl-divergence-base FILE" in err, err
+    code, _, err = shell("compare", *logs, "--metric", "kl", "--out", tmp_path / "r")
+    assert code == 2 and "It is called kl_divergence here: --metric kl_divergence" in err, err
+    files = [REAL / f"{name}.kld" for name in ("base", "tuned")]
+    code, out, err = shell(
+        "compare", *files, "--metric", "kl_divergence", "--out", tmp_path / "s"
+    )
+    assert code < 2, err
+
+
+SIZES_IN_LOGS = {
+    "f16": "print_info: file size   = 256.63 MiB (16.00 BPW) ",
+    "q4": "0.00.111.222 I llm_load_print_meta: model size       = 3.56 GiB (4.54 BPW)",
+    "q2": "print_info: file size   = 82.41 MiB (2.63 BPW) ",
+}
+
+
+def test_the_bits_per_weight_of_a_log_are_the_size_of_its_model(tmp_path):
+    "The picture of size against change needed --size for each, which the log says."
+    for name, line in SIZES_IN_LOGS.items():
+        source = "base" if name == "f16" else "tuned"
+        text = (REAL / f"{source}.type1.log").read_text()
+        (tmp_path / f"{name}.log").write_text(f"{line}\n{text}")
+    logs = [tmp_path / f"{name}.log" for name in SIZES_IN_LOGS]
+    code, out, err = shell("compare", *logs, "--out", tmp_path / "r")
+    assert code == 0 and re.search(r"bits +after", out), out + err
+    assert re.search(r"q2 +2\.6", out) and re.search(r"q4 +4\.5", out), out
+    assert "Smallest that is not worse: q2" in out, out
+    sizes = ("--size", "q2=8", "--size", "q4=4")
+    code, out, err = shell("compare", *logs, *sizes, "--out", tmp_path / "s")
+    assert code == 0 and re.search(r"q2 +8", out) and "not worse: q4" in out, out + err
+    # the log of another tool's sizes names two: neither is taken
+    (tmp_path / "q2.log").write_text(SIZES_IN_LOGS["q4"] + "\n" + logs[2].read_text())
+    assert "bits_per_weight" not in read_perplexity_log(logs[2]).provenance

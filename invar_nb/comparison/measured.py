@@ -314,15 +314,16 @@ def _reasons_missing(metrics: Iterable[Metric], pair: Pair) -> dict[str, str]:
     return missing
 
 
-def _refuse_missing(missing: Mapping[str, str]) -> None:
+def _refuse_missing(missing: Mapping[str, str], pair: Pair) -> None:
     "Raise ContractError about the first metric that cannot be computed, if there is one."
-    for name, reason in missing.items():
-        refuse(
-            "compare",
-            f"metric {name!r} must have what it needs",
-            reason,
-            "Add it to the files, or leave the metric out",
+    cure = "Add it to the files, or leave the metric out"
+    if pair.candidate.source.get("format") == "llama.cpp log":
+        cure = (
+            "A log holds no distributions: run llama-perplexity with --kl-divergence-base "
+            "FILE, once with each model, and compare these files"
         )
+    for name, reason in missing.items():
+        refuse("compare", f"metric {name!r} must have what it needs", reason, cure)
 
 
 def _metrics_of(rules: Rules, kind: str) -> list:
@@ -376,7 +377,7 @@ def measure_pair(
         chosen = [metric for metric in chosen if metric.name in known]
     missing = _reasons_missing(chosen, both)
     if requested:
-        _refuse_missing(missing)
+        _refuse_missing(missing, both)
     by_name = {metric.name: metric for metric in chosen if metric.name not in missing}
     units = choose_units(both, asked=rules.units_of(both.kind))
     slices = find_slices(both, _columns_of(rules, both))

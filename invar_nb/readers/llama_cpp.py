@@ -368,6 +368,8 @@ _LINE = re.compile(
     re.M,
 )
 _FINAL = re.compile(r"Final estimate: PPL = (\d+\.\d{4})")
+# the size of the model, which builds of llama.cpp that print what they load put before the run
+_BITS = re.compile(r"(?:file|model) size +=.*\((\d+\.\d+) BPW\)")
 
 
 def is_perplexity_log(path: str | os.PathLike) -> bool:
@@ -386,7 +388,7 @@ class _RunningMeans:
     log_loss: np.ndarray  # mean over all chunks up to each, shape (n_chunk,)
     error: np.ndarray  # of log_loss: half a unit of the last printed digit, in nats
     n_ctx: int
-    is_default: bool  # a log of perplexities with 4 decimals
+    bits: float | None  # per weight of the model; None where the log does not say it
 
     @property
     def rounding(self) -> float:
@@ -445,6 +447,12 @@ def _check_means(text: str, perplexity: np.ndarray, log_loss: np.ndarray, where:
         )
 
 
+def _bits_per_weight(text: str) -> float | None:
+    "The bits per weight of the model that a log names; None where it names none, or several."
+    sizes = {*_BITS.findall(text)}
+    return float(sizes.pop()) if len(sizes) == 1 else None
+
+
 def _read_running_means(path: str | os.PathLike, where: str) -> _RunningMeans:
     "Read from a log the mean loss up to each chunk, and how far it was rounded."
     text = read_file(path, where).decode("utf-8", "replace")
@@ -472,7 +480,7 @@ def _read_running_means(path: str | os.PathLike, where: str) -> _RunningMeans:
     if is_default:  # perplexities with 4
         error = 0.5e-4 / perplexity
     return _RunningMeans(
-        log_loss=log_loss, error=error, n_ctx=int(start[2]), is_default=is_default
+        log_loss=log_loss, error=error, n_ctx=int(start[2]), bits=_bits_per_weight(text)
     )
 
 # %% ../../nbs/readers/03_llama_cpp.ipynb #k0000037
@@ -486,13 +494,19 @@ def _arm_of_log(path: str | os.PathLike, means: _RunningMeans) -> WindowLosses:
         "n_chunk": n_chunk,
         "rounding": means.rounding,
     }
+    size = {"bits_per_weight": means.bits} if means.bits else {}
     return WindowLosses.from_arrays(
         _window_ids(n_chunk, means.n_ctx),
         np.full(n_chunk, means.n_ctx - 1 - means.n_ctx // 2),
         np.maximum(np.diff(sums, prepend=0), 0),
         model=Path(path).name,
         data_id=f"llama.cpp log, n_ctx={means.n_ctx}, {n_chunk} chunks",
-        provenance={"source": source, "max_length": means.n_ctx, "stride": means.n_ctx},
+        provenance={
+            "source": source,
+            "max_length": means.n_ctx,
+            "stride": means.n_ctx,
+            **size,
+        },
     )
 
 # %% ../../nbs/readers/03_llama_cpp.ipynb #k0000038

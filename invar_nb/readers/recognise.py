@@ -772,8 +772,26 @@ def _check_one_kind(paths: Mapping[str, str | os.PathLike], readers: Mapping) ->
         "read_together",
         f"{paths[base]} and {paths[other]} must be of one format",
         f"{readers[base].name} and {readers[other].name}",
-        "Compare the files of one tool with each other; is one of them damaged?",
+        _cure_of_two_kinds(paths[base], readers[base], paths[other], readers[other]),
         error=UsageError,
+    )
+
+
+def _cure_of_two_kinds(
+    path: str | os.PathLike, reader: Reader, second_path: str | os.PathLike, second: Reader
+) -> str:
+    "What an error advises about files of two kinds, where neither is damaged."
+    if reader.is_guess or second.is_guess:
+        return "Compare the files of one tool with each other; is one of them damaged?"
+    if {reader.name, second.name} == {LOGITS.name, PERPLEXITY_LOG.name}:
+        log = path if reader is PERPLEXITY_LOG else second_path
+        return (
+            f"{log} is what llama-perplexity printed, the other file what its "
+            "--kl-divergence-base wrote: give two logs, or two such files, one of each model"
+        )
+    return (
+        f"{path} is of {reader.known_by}, {second_path} of {second.known_by}: give two files "
+        "of one kind"
     )
 
 # %% ../../nbs/readers/20_recognise.ipynb #rec00008

@@ -304,7 +304,17 @@ def _check_metrics(asked: Measured, kinds: Collection[str], arms: Sequence[Arm])
             f"A column of a table is a score: --score {name}",
         )
     names = usual_metrics(kinds, arms)
-    usage(f"--metric must be one of {', '.join(names)}", repr(name), suggest(name, names))
+    cure = suggest(name, names)
+    if name in _SHORT:
+        cure = f"It is called {_SHORT[name]} here: --metric {_SHORT[name]}"
+    usage(f"--metric must be one of {', '.join(names)}", repr(name), cure)
+
+
+_SHORT = {  # what people call metrics of two distributions -> their names
+    "kl": "kl_divergence",
+    "kld": "kl_divergence",
+    "flips": "top1_changed",
+}
 
 # %% ../../nbs/shell/18_jobs.ipynb #c010n
 def check_foreign(asked: Asked, arms: Mapping[tuple[str, str], Arm]) -> None:
