@@ -177,6 +177,9 @@ def test_a_report_says_what_the_cut_off_may_hide(tmp_path, spread, said):
     in_words = f"({max(cut)} tokens of a model at most), so perplexities are lower than those"
     assert (in_words in first_look) == said
     if said:
+        most = max(cut) / both.baseline.tokens.sum()
+        bound = f"each nat lost there moves a change by up to {100 * math.expm1(most):.2g} %."
+        assert bound in first_look
         more = 100 * (math.exp(max(cut) / both.baseline.tokens.sum()) - 1)
         assert f"{cut[0]} tokens of the baseline and {cut[1]} of the candidate" in lines[
             0
@@ -640,3 +643,33 @@ def test_the_bits_per_weight_of_a_log_are_the_size_of_its_model(tmp_path):
     # the log of another tool's sizes names two: neither is taken
     (tmp_path / "q2.log").write_text(SIZES_IN_LOGS["q4"] + "\n" + logs[2].read_text())
     assert "bits_per_weight" not in read_perplexity_log(logs[2]).provenance
+
+
+def test_the_ranking_of_a_report_has_intervals_of_divergence_and_flips(tmp_path):
+    "A ranking of quants had the intervals of KL and flips in a table further down only."
+    from shutil import copy
+
+    for name, source in (("f16", "base"), ("q8", "base"), ("q4", "tuned")):
+        copy(REAL / f"{source}.kld", tmp_path / f"{name}.kld")
+    files = [tmp_path / f"{name}.kld" for name in ("f16", "q8", "q4")]
+    out = tmp_path / "r"
+    assert shell("compare", *files, "--out", out)[0] == 0
+    rows = json.loads((out / "report.json").read_text())["rows"]
+    value_of = {
+        row["value"]["metric"]: row["value"]
+        for row in rows
+        if row["key"]["candidate"] == "q4" and not row["key"].get("slice")
+    }
+    text = (out / "report.md").read_text()
+    heads, line = (
+        next(found for found in text.splitlines() if found.startswith(start))
+        for start in ("| candidate | perplexity", "| q4 |")
+    )
+    assert "KL (95 % CI)" in heads and "flips, % (95 % CI)" in heads, heads
+    for metric, scale in (("kl_divergence", 1), ("top1_changed", 100)):
+        low, high = (scale * end for end in value_of[metric]["ci"])
+        shown = re.search(rf"{scale * value_of[metric]['delta']:.2g} \((\S+) to (\S+)\)", line)
+        assert shown, line
+        assert float(shown[1]) == pytest.approx(low, rel=0.06)
+        assert float(shown[2]) == pytest.approx(high, rel=0.06)
+    assert shell("verify", out)[0] == 0

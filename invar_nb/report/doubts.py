@@ -9,9 +9,9 @@ __all__ = ['VALUES_OF', 'TENSOR', 'SCORING_SETTINGS', 'ROUNDING_SETTINGS', 'LOSS
            'shift_sentence', 'engine_of', 'server_sentence', 'cure_of_topics', 'topics_sentence', 'scores_sentence',
            'pair_doubts', 'gain_doubt', 'hidden_doubts', 'few_units_note', 'smallest_p_note', 'rests_on_spread',
            'judged_together', 'family_notes', 'lines_once', 'with_labels', 'copies_of_arms', 'find_doubts',
-           'other_scores', 'repeated_values', 'tokens_at_cut_off', 'cut_off_sentence', 'interval_warnings',
-           'arm_warnings', 'temperature_warning', 'pair_warnings', 'tier_warnings', 'expired_warnings',
-           'pooled_warnings', 'find_warnings']
+           'other_scores', 'repeated_values', 'tokens_at_cut_off', 'share_at_cut_off', 'cut_off_sentence',
+           'interval_warnings', 'arm_warnings', 'temperature_warning', 'pair_warnings', 'tier_warnings',
+           'expired_warnings', 'pooled_warnings', 'find_warnings']
 
 # %% ../../nbs/report/04_doubts.ipynb #dbt02
 import math
@@ -588,6 +588,16 @@ def tokens_at_cut_off(arm: Arm | ArmSection) -> int:
     if not isinstance(source, Mapping):
         return 0
     return source.get("tokens_at_cut_off", 0)
+
+
+def share_at_cut_off(arm: Arm | ArmSection) -> float:
+    "The share of the scored tokens of llama.cpp's logits file that lie at its cut-off."
+    n_cut = tokens_at_cut_off(arm)
+    if not n_cut:
+        return 0.0
+    source = arm.provenance["source"]
+    n_scored = source["n_ctx"] - 1 - source["n_ctx"] // 2  # of a chunk: its second half
+    return n_cut / (source["n_chunk"] * n_scored)
 
 
 def cut_off_sentence(pair: Pair) -> str:

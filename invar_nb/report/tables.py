@@ -7,16 +7,16 @@ __all__ = ['Cell', 'WIDEST', 'ANSWER_COLUMNS', 'BESIDE', 'TITLE', 'SIZE_OF_SLICE
            'FIELLER', 'NOT_OF_ORIGIN', 'LOOK_HEADS', 'Column', 'RowColumn', 'Line', 'Table', 'rows_table',
            'facts_table', 'AnswerLine', 'MetricColumn', 'answer_columns', 'change_line', 'title_line', 'Entry',
            'named_lines', 'level_line', 'slice_lines', 'levels_lines', 'metrics_in_columns', 'beside_cells',
-           'lead_lines', 'titled', 'ranked_lines', 'label_in_answer', 'deciding_lines', 'other_lines', 'answer_lines',
-           'answer_rows', 'levels_text', 'change_head', 'with_units', 'rank_of_line', 'answer_table', 'matrix_cell',
-           'candidates_by_size', 'matrix_columns', 'matrix_ranks', 'matrix', 'compact_table', 'changes_table',
-           'noise_table', 'Group', 'row_groups', 'best_text', 'ranking_columns', 'ranking_table', 'level_cell',
-           'part_levels_table', 'slice_levels_table', 'arms_levels_table', 'level_tables', 'method_text', 'rests_facts',
-           'blind_spot_sentence', 'blind_spot_numbers', 'fallback_text', 'rests_rows', 'has_one_value',
-           'rests_in_common', 'rests_by_pair', 'gate_word', 'gate_table', 'brief', 'origin_rows', 'differs',
-           'origins_that_differ', 'origins_in_common', 'pooled_table', 'looks_table', 'design_table', 'passage_cells',
-           'passage_tables', 'ChangedAnswers', 'scores_of', 'right_examples', 'marks_of_both', 'answer_cells',
-           'changed_answers', 'dataset_table', 'language_table']
+           'with_interval', 'lead_lines', 'titled', 'ranked_lines', 'label_in_answer', 'deciding_lines', 'other_lines',
+           'answer_lines', 'answer_rows', 'levels_text', 'change_head', 'with_units', 'rank_of_line', 'answer_table',
+           'matrix_cell', 'candidates_by_size', 'matrix_columns', 'matrix_ranks', 'matrix', 'compact_table',
+           'changes_table', 'noise_table', 'Group', 'row_groups', 'best_text', 'distances_of', 'ranking_columns',
+           'ranking_table', 'level_cell', 'part_levels_table', 'slice_levels_table', 'arms_levels_table',
+           'level_tables', 'method_text', 'rests_facts', 'blind_spot_sentence', 'blind_spot_numbers', 'fallback_text',
+           'rests_rows', 'has_one_value', 'rests_in_common', 'rests_by_pair', 'gate_word', 'gate_table', 'brief',
+           'origin_rows', 'differs', 'origins_that_differ', 'origins_in_common', 'pooled_table', 'looks_table',
+           'design_table', 'passage_cells', 'passage_tables', 'ChangedAnswers', 'scores_of', 'right_examples',
+           'marks_of_both', 'answer_cells', 'changed_answers', 'dataset_table', 'language_table']
 
 # %% ../../nbs/report/09_tables.ipynb #tab02
 import re
@@ -381,6 +381,16 @@ def beside_cells(document: Document) -> dict[tuple[str, str], dict[str, str]]:
     return cells
 
 
+def with_interval(value: ChangeSection) -> str:
+    "A distance between two models with its interval: '0.058 (0.040 to 0.11)'; shares in %."
+    scale = 100 if value.unit == "share" else 1
+    text = two_digits(scale * value.delta)
+    if not value.has_interval:
+        return text
+    low, high = (two_digits(scale * end) for end in value.ci)
+    return f"{text} ({low} to {high})"
+
+
 def lead_lines(document: Document) -> dict[tuple[str, str], AnswerLine]:
     "(candidate, part) -> the line of its leading row."
     cells_of = beside_cells(document)
@@ -743,8 +753,31 @@ def best_text(
     return "yes" if p > alpha_of(row.value.level) else "no"
 
 
+def distances_of(document: Document, part: str) -> dict[str, dict[str, str]]:
+    "Head -> candidate -> KL divergence or flips on one part, with intervals; {} without any."
+    texts: dict[str, dict[str, str]] = {}
+    for row in document.of_role("rest"):
+        if row.value.metric not in BESIDE or row.key.slice or row.key.part != part:
+            continue
+        column = ANSWER_COLUMNS[BESIDE[row.value.metric]]
+        head = f"{column.head} ({confidence_text(row.value.level, 4)} % CI)"
+        texts.setdefault(head, {})[row.key.candidate] = with_interval(row.value)
+    return texts
+
+
+def _distance_column(head: str, texts: Mapping[str, str]) -> RowColumn:
+    "A column of distances from the baseline; '-' for a candidate that has none."
+
+    def cell(row: RowSection) -> str:
+        return texts.get(row.key.candidate, "-")
+
+    return RowColumn(head=head, cell=cell)
+
+
 def ranking_columns(
-    ranking: RankingSection, leads: Sequence[RowSection]
+    ranking: RankingSection,
+    leads: Sequence[RowSection],
+    distances: Mapping[str, Mapping[str, str]] = {},  # of `distances_of`
 ) -> Iterator[RowColumn]:
     "The columns of a ranking; sizes, and who may be best, only where they are known."
 
@@ -761,6 +794,8 @@ def ranking_columns(
     yield RowColumn(head=leads[0].value.title, cell=attrgetter("value.candidate"))
     yield RowColumn(head="change", cell=attrgetter("words.change"))
     yield RowColumn(head=f"{' or '.join(levels)} CI", cell=attrgetter("words.interval"))
+    for head, texts in distances.items():
+        yield _distance_column(head, texts)
     if ranking.may_be_best:
         yield RowColumn(head="adjusted p", cell=p_of_claim)
     yield RowColumn(head="claim", cell=marked_claim)
@@ -771,7 +806,8 @@ def ranking_columns(
 def ranking_table(document: Document, ranking: RankingSection) -> Table:
     "The candidates of one part, the best first; with sizes, below a line for the baseline."
     leads = [*leads_of(document, ranking).values()]
-    table = rows_table([*ranking_columns(ranking, leads)], leads)
+    distances = distances_of(document, ranking.part)
+    table = rows_table([*ranking_columns(ranking, leads, distances)], leads)
     if not ranking.size_unit:
         return table
     size = size_cell(ranking.sizes.get(BASELINE), ranking.size_unit)

@@ -20,6 +20,7 @@ __all__ = ['EXIT_FIRST', 'MOST_NAMED', 'LOSSES', 'METHODS', 'NOISY_SETTINGS', 'E
            'leading_family', 'families_text', 'ranking_lines']
 
 # %% ../../nbs/report/08_wording.ipynb #wrd02
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -62,6 +63,7 @@ from invar_nb.report.doubts import (
     capitalised,
     repeated_values,
     same_weights_clause,
+    share_at_cut_off,
     tokens_at_cut_off,
     with_labels,
 )
@@ -490,10 +492,12 @@ def lower_perplexity_sentence(document: Document) -> str:
     most = max(map(tokens_at_cut_off, document.arms.values()), default=0)
     if not most:
         return ""
+    share = max(map(share_at_cut_off, document.arms.values()))
     return (
         "Logits files cut log-probabilities off at 16 nats below the likeliest token "
         f"({most:,} tokens of a model at most), so perplexities are lower than those in "
-        "llama.cpp's logs."
+        f"llama.cpp's logs; each nat lost there moves a change by up to "
+        f"{100 * math.expm1(share):.2g} %."
     )
 
 
