@@ -16,6 +16,7 @@ from test_sources import row, write
 
 import invar_nb
 from invar_nb import page_data
+from invar_nb.foundations.refuse import UsageError
 from invar_nb.readers.reader import Reading
 from invar_nb.readers.recognise import READERS, find_source
 
@@ -511,6 +512,17 @@ def test_folders_of_texts_mean_the_same_in_python_and_in_a_study_file(answered):
     assert code == 0 and result.headline in text, text
     code, text = answered("evaluate", "f16")
     assert code == 0 and "2 parts" in text and "wiki: perplexity" in text, text
+
+
+def test_study_of_folders_leads_to_the_function_that_reads_them(answered):
+    write_folders(["f16", "q4", "q2"], ["wiki", "code"])
+    for arms in ("f16/", {"baseline": "f16", "q4": "q4"}):
+        with pytest.raises(UsageError, match=r'compare_models\("base", \["q8", "q4"\]\)'):
+            invar_nb.study(arms)
+    result = invar_nb.compare_models("f16", ["q4", "q2"])
+    assert {*result.arms} == {
+        (name, text) for name in ("baseline", "q4", "q2") for text in ("wiki", "code")
+    }
 
 
 def test_tables_in_folders_are_texts_too(answered):

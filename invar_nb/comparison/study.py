@@ -528,7 +528,10 @@ def _refuse_no_arm(value: object, where: str) -> NoReturn:
         "read_predictions, read_runs of a file"
     )
     if is_path(value):
-        cure = 'Of a table say score="f1"; read_losses, read_predictions, read_runs of others'
+        cure = (
+            'Of a table say score="f1"; of other files and folders write '
+            'compare_models("base", ["q8", "q4"]) instead'
+        )
     elif is_frame(value):
         cure = 'Say which column is the score: score="f1"'
     elif is_array(value):
@@ -766,6 +769,14 @@ def where_of(arms: Mapping[tuple[str, str], object]) -> str:
     return "study" if {name for name, _ in arms} - {BASELINE} else "evaluate"
 
 
+def _refuse_no_mapping(arms: object) -> NoReturn:
+    "Raise UsageError for arms without names; paths are for `compare_models`."
+    cure = 'Write study({"baseline": arm, "q8": arm})'
+    if is_path(arms):
+        cure = 'Of files and folders write compare_models("base", ["q8", "q4"])'
+    refuse("study", "arms must be a mapping", type(arms).__name__, cure, error=UsageError)
+
+
 @usual_rounding
 def study(  # noqa: PLR0913 (a parameter for each rule that is typed often)
     # name or (name, part) -> arm or runs; one of them is "baseline"
@@ -797,13 +808,7 @@ def study(  # noqa: PLR0913 (a parameter for each rule that is typed often)
     >>> study({"baseline": old, "q8": new, "q4": newer}, score="f1", cluster="document")
     """
     if not isinstance(arms, Mapping):
-        refuse(
-            "study",
-            "arms must be a mapping",
-            type(arms).__name__,
-            'Write study({"baseline": arm, "q8": arm})',
-            error=UsageError,
-        )
+        _refuse_no_mapping(arms)
     columns = by if rules is None else rules.by
     given = with_tables_read(arms, metrics, score, {**options, "by": columns})
     custom = own_metrics(given.metrics)
