@@ -364,6 +364,23 @@ def search(site):
     return lambda query: json.loads(engine.eval(f"{ASK}({json.dumps(query)})"))
 
 
+def test_a_search_result_shows_how_a_page_begins():
+    "A whole sentence, or one that is cut at a word; nothing for a page without a sentence."
+    from py_mini_racer import MiniRacer
+
+    engine = MiniRacer()
+    source = (build_site.PIECES / "scorer.js").read_text("utf-8")
+    engine.eval(source.replace("= WEIGHTS;", "= {};").replace("= QUESTIONS;", "= {};"))
+
+    def excerpt(*texts):
+        return engine.eval(f"excerptOf({json.dumps(texts)})")
+
+    question = "Two models split a text\n differently. What do both score?"
+    assert excerpt("", "Note", question, "More.") == " ".join(question.split())
+    assert excerpt("word " * 60).endswith("word …") and len(excerpt("word " * 60)) < 245
+    assert excerpt("Note") == excerpt() == ""
+
+
 def queries():
     "(what somebody types, pages of which one must be first or second)."
     with QUERIES.open(encoding="utf-8", newline="") as file:
