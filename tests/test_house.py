@@ -261,6 +261,43 @@ def test_page_pattern(path):
     nothing(page_pattern(pages.read(path), TAUGHT if is_taught else LOOKED_UP))
 
 
+def joined_per_cent(nb):
+    "Numbers that a page shows with a joined per cent sign, where it is not typed as code."
+    found = []
+    for i, c in enumerate(nb.cells):
+        for o in c.get("outputs", ()):
+            data = o.get("data", {})
+            drawn = re.findall(r"<text[^>]*>([^<]*)", "".join(data.get("image/svg+xml", "")))
+            shown = [*o.get("text", "").split("\n"), *drawn]
+            shown += "".join(data.get("text/markdown", "")).split("\n")
+            found += [
+                f"cell {i}: {line.strip()[:80]}"
+                for line in shown
+                if re.search(r"\d%", re.sub(r"""--.*|".*"|'.*'|`.*`""", "", line))
+            ]
+    return found
+
+
+READ = [
+    path
+    for path in ALL
+    if pages.page_id(path) in taught() or path.parent.name in ("guides", "tutorials")
+]
+
+
+@pytest.mark.parametrize("path", READ, ids=pages.page_id)
+def test_per_cent_has_one_form(path):
+    "What a page shows has `2 %`; `2%` is what is typed."
+    if path.stem != "train_demo":  # it runs for hours, and keeps what it printed
+        nothing(joined_per_cent(pages.read(path)), "write {100 * share:.0f} %")
+
+
+def test_a_joined_per_cent_is_found():
+    output = nbformat.v4.new_output("stream", text="8.0% of all\n$ plan --margin 2%\n2 %\n")
+    cell = nbformat.v4.new_code_cell("1", outputs=[output])
+    assert joined_per_cent(nbformat.v4.new_notebook(cells=[cell])) == ["cell 0: 8.0% of all"]
+
+
 def unnamed_pictures(nb):
     "Pictures without a caption or an alternative text (`#| fig-cap`, `#| fig-alt`), or whose texts are too short to say what to see."
     found = []
