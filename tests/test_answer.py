@@ -860,9 +860,10 @@ def test_a_comment_says_what_was_compared_why_it_is_red_and_how_to_check():
     said = summary_markdown(report_of(compare(losses(0.05))).document())
     assert re.search(r" On (\d+ documents, )?\d+ windows\.$", said, re.M), said
     assert (
-        "Exit code 1: perplexity regressed. To accept a known loss, add `[[accepted]]` to the study file."
+        "Exit code 1: perplexity regressed. To accept a known loss, add its row to the study file:"
         in said
     )
+    assert '```toml\n[[accepted]]\nup_to = "' in said
     assert "in the folder of this report: `invar-nb verify .`" in said
     fine = summary_markdown(report_of(compare(losses(0))).document())
     assert "Exit code" not in fine and "[[accepted]]" not in fine

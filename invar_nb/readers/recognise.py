@@ -713,7 +713,9 @@ def _holds_no_losses(path: Path, reading: Reading) -> bool:
     return not (reading.loss or {*USUAL["loss"], *ARRAYS} & names)
 
 
-def _can_mix(paths: Mapping[str, Path], readers: Mapping[str, Reader], reading: Reading) -> bool:
+def _can_mix(
+    paths: Mapping[str, Path], readers: Mapping[str, Reader], reading: Reading
+) -> bool:
     """Whether files of two kinds hold the same evidence: saved losses, and tables of losses.
 
     Pairing then holds their ids and tokens against each other, as those of two tables.
@@ -866,6 +868,7 @@ def _read_each(
     alone = {name: path for name, path in paths.items() if readers[name] is reader}
     if reader.read_alike and len(paths) > 1:
         alike = reader.read_alike(paths, reading.tasks)
+    check_together = reader.check_together or _check_nothing
     for name, path in paths.items():
         try:
             with of_part(name):
@@ -873,12 +876,14 @@ def _read_each(
         except ContractError as error:
             if error.code == "repeated":
                 _refuse_one_file(paths)
-            if error.code == "repeated" and reader.check_together:
-                reader.check_together(alone, reading, ())  # raises the better error, if any
+                check_together(alone, reading, ())  # raises the better error, if any
             raise
-    if reader.check_together:
-        reader.check_together(alone, reading, [arms[name] for name in alone])
+    check_together(alone, reading, [arms[name] for name in alone])
     return arms
+
+
+def _check_nothing(paths: Mapping, reading: Reading, arms: Sequence) -> None:
+    "Files of a reader without `check_together` are only checked when arms are paired."
 
 
 def _strictest(readers: Mapping[str, Reader]) -> Reader:
