@@ -985,3 +985,40 @@ def test_rows_that_count_tries_are_problems():
     assert "over 60 problems" in text and "On 60 problems" in text and "examples" not in text
     alone = evaluate(counts(0), score="pass@5")
     assert "on 60 problems" in alone.headline and "over 60 problems" in alone.summary()
+
+
+@pytest.mark.parametrize("method", ["jackknife", "bca"])
+@pytest.mark.parametrize("better", ["higher", "lower"])
+def test_lost_and_won_are_counted_whatever_the_units_and_for_every_mark(method, better):
+    "By brute force; of clusters, of a bootstrap, of a score beside the leading one, on slices."
+    rng = np.random.default_rng(3)
+    n = 240
+    kinds = np.array(["law", "code"])[rng.integers(0, 2, n)]
+    clusters = [f"c{i // 4}" for i in range(n)]
+    marks = {name: rng.integers(0, 2, n) for name in ("old", "new")}
+    arms = {
+        name: Scores(
+            ids=range(n),
+            values=rng.random(n),
+            score="f1",
+            better="higher",
+            others={"flag": values},
+            lower=("flag",) if better == "lower" else (),
+            clusters=clusters,
+            slices={"kind": kinds.tolist()},
+        )
+        for name, values in marks.items()
+    }
+    document = (
+        compare(arms["old"], arms["new"], by=["kind"], method=method).report().document()
+    )
+    rows = {
+        (row["key"]["metric"], row["key"]["slice"]): row["value"] for row in document["rows"]
+    }
+    fell, rose = marks["old"] > marks["new"], marks["new"] > marks["old"]
+    lost, won = (fell, rose) if better == "higher" else (rose, fell)
+    for where, among in ((None, np.ones(n, bool)), ("kind law", kinds == "law")):
+        value = rows["score:flag", where]
+        assert value["units"] == "clusters"
+        assert (value["lost"], value["won"]) == ((lost & among).sum(), (won & among).sum())
+        assert rows["score", where]["lost"] is None

@@ -11,14 +11,13 @@ __all__ = ['EXIT_FIRST', 'MOST_NAMED', 'LOSSES', 'METHODS', 'NOISY_SETTINGS', 'E
            'perhaps_within_sentence', 'is_perhaps_within', 'is_loss', 'has_own_margin', 'of_mean_sentences',
            'only_difference_sentence', 'margins_both_ways', 'against_name_sentences', 'nats_sentence',
            'pairing_sentence', 'levels_rest_line', 'repeats_sentence', 'lower_perplexity_sentence', 'rests_sentences',
-           'rests_line', 'ignored_line', 'dof_of', 'discordance_of', 'Churn', 'churn_of', 'chance_to_find',
-           'smallest_found', 'bears_claim', 'has_known_rates', 'rate_text', 'Laws', 'laws_of', 'rates_of_one',
-           'rates_of_several', 'rule_clause', 'may_err', 'rule_line', 'unmeasured_line', 'kernels_sentence',
-           'own_metrics', 'blind_line', 'found_sentence', 'settings_text', 'noise_lines', 'weights_lines', 'looks_line',
-           'exit_needs_words', 'exit_note', 'first_failed', 'deciding_gates', 'gate_line', 'deciding_candidates',
-           'required_lines', 'passages_of', 'passage_lines', 'Note', 'next_note', 'next_line', 'losses_to_accept',
-           'row_to_paste', 'accept_sentence', 'exit_is_told', 'fact_lines', 'setting_details', 'leading_family',
-           'families_text', 'ranking_lines']
+           'rests_line', 'ignored_line', 'dof_of', 'discordance_of', 'chance_to_find', 'smallest_found', 'bears_claim',
+           'has_known_rates', 'rate_text', 'Laws', 'laws_of', 'rates_of_one', 'rates_of_several', 'rule_clause',
+           'may_err', 'rule_line', 'unmeasured_line', 'kernels_sentence', 'own_metrics', 'blind_line', 'found_sentence',
+           'settings_text', 'noise_lines', 'weights_lines', 'looks_line', 'exit_needs_words', 'exit_note',
+           'first_failed', 'deciding_gates', 'gate_line', 'deciding_candidates', 'required_lines', 'passages_of',
+           'passage_lines', 'Note', 'next_note', 'next_line', 'losses_to_accept', 'row_to_paste', 'accept_sentence',
+           'exit_is_told', 'fact_lines', 'setting_details', 'leading_family', 'families_text', 'ranking_lines']
 
 # %% ../../nbs/report/08_wording.ipynb #wrd02
 import json
@@ -566,24 +565,6 @@ def discordance_of(value: ChangeSection) -> float:
     # mean is sqrt((share - delta^2) / (n - 1))
     share = value.standard_error**2 * (n - 1) + value.delta**2
     return round(n * share) / n  # a count of answers
-
-
-@dataclass(frozen=True, kw_only=True)
-class Churn:
-    "Examples that changed sides, which the net change hides."
-
-    lost: int  # right before, wrong after
-    won: int
-
-
-def churn_of(value: ChangeSection) -> Churn | None:
-    "How many examples were lost and won; None where examples are not right or wrong."
-    if value.method != "tango":
-        return None
-    n_changed = round(discordance_of(value) * value.n_units)
-    gain = -value.delta if value.better == "lower" else value.delta
-    n_more_right = round(gain * value.n_units)
-    return Churn(lost=(n_changed - n_more_right) // 2, won=(n_changed + n_more_right) // 2)
 
 
 def chance_to_find(value: ChangeSection, margin: float) -> float:
