@@ -990,7 +990,7 @@ def test_rows_that_count_tries_are_problems():
 @pytest.mark.parametrize("method", ["jackknife", "bca"])
 @pytest.mark.parametrize("better", ["higher", "lower"])
 def test_lost_and_won_are_counted_whatever_the_units_and_for_every_mark(method, better):
-    "By brute force; of clusters, of a bootstrap, of a score beside the leading one, on slices."
+    "By brute force: of clusters, by a bootstrap, beside the leading score, on slices."
     rng = np.random.default_rng(3)
     n = 240
     kinds = np.array(["law", "code"])[rng.integers(0, 2, n)]

@@ -42,6 +42,7 @@ from invar_nb.report.tables import (
 )
 from invar_nb.report.wording import (
     accept_sentence,
+    best_line,
     blind_line,
     deciding_candidates,
     exit_is_told,
@@ -225,6 +226,7 @@ def wrapped(line: str, width: int) -> str:
 def closing_lines(document: Document, *, in_shell: bool) -> list[str]:
     "Below the table: what intervals rest on, the gate, what they cannot see, and a note."
     lines = [
+        best_line(document),
         rests_line(document, answer_rows(document)),
         gate_line(document),
         blind_line(document),

@@ -16,8 +16,9 @@ __all__ = ['EXIT_FIRST', 'MOST_NAMED', 'LOSSES', 'METHODS', 'NOISY_SETTINGS', 'E
            'may_err', 'rule_line', 'unmeasured_line', 'kernels_sentence', 'own_metrics', 'blind_line', 'found_sentence',
            'settings_text', 'noise_lines', 'weights_lines', 'looks_line', 'exit_needs_words', 'exit_note',
            'first_failed', 'deciding_gates', 'gate_line', 'deciding_candidates', 'required_lines', 'passages_of',
-           'passage_lines', 'Note', 'next_note', 'next_line', 'losses_to_accept', 'row_to_paste', 'accept_sentence',
-           'exit_is_told', 'fact_lines', 'setting_details', 'leading_family', 'families_text', 'ranking_lines']
+           'passage_lines', 'Note', 'best_line', 'next_note', 'next_line', 'losses_to_accept', 'row_to_paste',
+           'accept_sentence', 'exit_is_told', 'fact_lines', 'setting_details', 'leading_family', 'families_text',
+           'ranking_lines']
 
 # %% ../../nbs/report/08_wording.ipynb #wrd02
 import json
@@ -995,6 +996,28 @@ def _notes(document: Document, in_shell: bool) -> Iterator[Note]:
     yield Note(text=exit_note(document, in_shell=in_shell), says_exit=True)
     for lines in (required_lines(document), passage_lines(document)):
         yield from (Note(text=line) for line in lines)
+
+
+def best_line(document: Document) -> str:
+    """'May be the best: q8, q6.' of a ranking of which not all may be; '' of others.
+
+    The candidates that no other one is shown to be better than, as report.html marks them.
+    """
+    if len(document.rankings) != 1 or not document.rankings[0].may_be_best:
+        return ""
+    ranking = document.rankings[0]
+    rows = leads_of(document, ranking).values()  # the best first
+    names = [
+        row.key.candidate
+        for row in rows
+        if ranking.may_be_best.get(row.key.candidate, 0.0) > alpha_of(row.value.level)
+    ]
+    if len(names) == len(ranking.may_be_best):
+        return f"May be the best: any of the {len(names)}."
+    text = ", ".join(names[:MOST_NAMED])
+    if len(names) > MOST_NAMED:
+        text += f" and {len(names) - MOST_NAMED} more"
+    return f"May be the best: {text}."
 
 
 def next_note(document: Document, *, in_shell: bool = True) -> Note:
