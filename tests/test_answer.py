@@ -1022,3 +1022,19 @@ def test_lost_and_won_are_counted_whatever_the_units_and_for_every_mark(method, 
         assert value["units"] == "clusters"
         assert (value["lost"], value["won"]) == ((lost & among).sum(), (won & among).sum())
         assert rows["score", where]["lost"] is None
+
+
+def test_what_is_required_is_said_of_each_candidate():
+    rng = np.random.default_rng(1)
+    n = 900
+    old = (rng.random(n) < 0.7).astype(float)
+    kinds = {"kind": [("law", "code", "math")[i % 3] for i in range(n)]}
+    arms = {}
+    for name, share in (("baseline", 0), ("q8", 0), ("q6", 0.004), ("q2", 0.2)):
+        values = np.where(rng.random(n) < share, 0.0, old)
+        arms[name] = Scores(ids=range(n), values=values, score="f1", slices=kinds)
+    report = study(arms, by=["kind"], required="slices").report()
+    text = summary(report.document())
+    for name in ("q8", "q6", "q2"):
+        assert text.count(f"equired of {name}: ") == 1, text
+    assert "May be the best: q8" in text
