@@ -22,6 +22,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 import ratchets
+import yaml
 
 ROOT, LIB = pages.root, pages.lib
 ALL = pages.pages()
@@ -184,20 +185,33 @@ def test_outputs_are_stored(path):
     )
 
 
-HEADINGS = [
-    "Question",
-    "Picture",
-    "Claim",
-    "Derivation",
-    "Counter-example",
-    "Implementation",
-    "Check",
-    "Limits",
-    "References",
-]
+IDEA = ["Question", "Picture", "Claim", "Derivation", "Counter-example"]
+# Whoever reads for the idea has its limits and exercises before the source of the library.
+TAUGHT = [*IDEA, "Limits", "Exercises", "Implementation", "Check", "References"]
+LOOKED_UP = [*IDEA, "Implementation", "Check", "Limits", "References"]
 
 
-def page_pattern(nb):
+def listed(entries):
+    "The pages of a part of the sidebar, those of its sections included."
+    for entry in entries:
+        if isinstance(entry, str):
+            yield entry.removesuffix(".ipynb")
+        else:
+            yield from listed(entry.get("contents", ()))
+
+
+def taught():
+    "The pages of the book and of the method."
+    sidebar = yaml.safe_load((ROOT / "_quarto.yml").read_text("utf-8"))["website"]["sidebar"]
+    sections = [
+        section
+        for section in sidebar["contents"]
+        if section.get("section") in ("The book", "The method")
+    ]
+    return set(listed(sections))
+
+
+def page_pattern(nb, headings=LOOKED_UP):
     "What a page lacks of the pattern: title and lead, the sections it has in order, checks, a picture where it promises one."
     text = "\n\n".join(c.source for c in nb.cells if c.cell_type == "markdown")
     bare = re.sub(r"```.*?```", "", text, flags=re.S)
@@ -208,9 +222,9 @@ def page_pattern(nb):
     )
     sections = [h.strip() for h in re.findall(r"^## (.+)$", bare, re.M)]
     known = [
-        h for h in sections if h in HEADINGS and h != "Picture"
+        h for h in sections if h in headings and h != "Picture"
     ]  # a picture stands where it teaches
-    if known != [h for h in HEADINGS if h in known]:
+    if known != [h for h in headings if h in known]:
         found.append(f"sections out of order: {known}")
     question, inside = "", False
     for c in nb.cells:
@@ -243,7 +257,45 @@ def page_pattern(nb):
 
 @pytest.mark.parametrize("path", ROOMS, ids=pages.page_id)
 def test_page_pattern(path):
-    nothing(page_pattern(pages.read(path)))
+    is_taught = pages.page_id(path) in taught()
+    nothing(page_pattern(pages.read(path), TAUGHT if is_taught else LOOKED_UP))
+
+
+def joined_per_cent(nb):
+    "Numbers that a page shows with a joined per cent sign, where it is not typed as code."
+    found = []
+    for i, c in enumerate(nb.cells):
+        for o in c.get("outputs", ()):
+            data = o.get("data", {})
+            drawn = re.findall(r"<text[^>]*>([^<]*)", "".join(data.get("image/svg+xml", "")))
+            shown = [*o.get("text", "").split("\n"), *drawn]
+            shown += "".join(data.get("text/markdown", "")).split("\n")
+            found += [
+                f"cell {i}: {line.strip()[:80]}"
+                for line in shown
+                if re.search(r"\d%", re.sub(r"""--.*|".*"|'.*'|`.*`""", "", line))
+            ]
+    return found
+
+
+READ = [
+    path
+    for path in ALL
+    if pages.page_id(path) in taught() or path.parent.name in ("guides", "tutorials")
+]
+
+
+@pytest.mark.parametrize("path", READ, ids=pages.page_id)
+def test_per_cent_has_one_form(path):
+    "What a page shows has `2 %`; `2%` is what is typed."
+    if path.stem != "train_demo":  # it runs for hours, and keeps what it printed
+        nothing(joined_per_cent(pages.read(path)), "write {100 * share:.0f} %")
+
+
+def test_a_joined_per_cent_is_found():
+    output = nbformat.v4.new_output("stream", text="8.0% of all\n$ plan --margin 2%\n2 %\n")
+    cell = nbformat.v4.new_code_cell("1", outputs=[output])
+    assert joined_per_cent(nbformat.v4.new_notebook(cells=[cell])) == ["cell 0: 8.0% of all"]
 
 
 def unnamed_pictures(nb):

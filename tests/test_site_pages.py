@@ -306,7 +306,7 @@ def test_home_asks_and_answers(site):
     ways = re.search(r'<div class="ways">.*?</div>', text, re.S)[0]
     asked = re.search(r'<ul class="asked">.*?</ul>', text, re.S)[0]
     teachers = re.search(r'<p class="teachers">.*?</p>', text, re.S)[0]
-    assert ways.count("<a ") == 3 and asked.count("<li><a ") == asked.count("<a ") == 14
+    assert ways.count("<a ") == 3 and asked.count("<li><a ") == asked.count("<a ") == 16
     links = re.findall(r'href="([^"#]+)#?([^"]*)"', ways + teachers + asked)
     gone = [
         page for page, at in links if f'id="{at}"' not in f'id=""{site.html.get(page, "")}'
@@ -362,6 +362,23 @@ def search(site):
     for file in ("_static/searchtools.js", "_static/language_data.js", "searchindex.js"):
         engine.eval((site.out / file).read_text("utf-8"))
     return lambda query: json.loads(engine.eval(f"{ASK}({json.dumps(query)})"))
+
+
+def test_a_search_result_shows_how_a_page_begins():
+    "A whole sentence, or one that is cut at a word; nothing for a page without a sentence."
+    from py_mini_racer import MiniRacer
+
+    engine = MiniRacer()
+    source = (build_site.PIECES / "scorer.js").read_text("utf-8")
+    engine.eval(source.replace("= WEIGHTS;", "= {};").replace("= QUESTIONS;", "= {};"))
+
+    def excerpt(*texts):
+        return engine.eval(f"excerptOf({json.dumps(texts)})")
+
+    question = "Two models split a text\n differently. What do both score?"
+    assert excerpt("", "Note", question, "More.") == " ".join(question.split())
+    assert excerpt("word " * 60).endswith("word …") and len(excerpt("word " * 60)) < 245
+    assert excerpt("Note") == excerpt() == ""
 
 
 def queries():

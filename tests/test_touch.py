@@ -211,5 +211,6 @@ def test_the_coverage_is_that_of_the_page():
     hits = hits_of(samples // 40)
     documents, windows = (hits[units] / samples for units in ("documents", "windows"))
     assert abs(documents - 0.95) < 4 * np.sqrt(0.95 * 0.05 / samples)
-    assert f" 30% shared: windows {windows:.1%}, documents {documents:.1%}" in STORED_TEXT
+    shares = f"windows {100 * windows:.1f} %, documents {100 * documents:.1f} %"
+    assert f" 30 % shared: {shares}" in STORED_TEXT
     assert windows < 0.75

@@ -39,10 +39,11 @@ def check_spelled(
         if respelled == text:
             continue
         at = len(commonprefix([text, respelled]))
+        percent_lost = 100 * _share_of_bytes_lost(tokenizer, texts)
         refuse(
             "plan_whole",
             "every text must come back from its tokens letter by letter",
-            f"{_share_of_bytes_lost(tokenizer, texts):.1%} of the bytes in lines that do not; "
+            f"{percent_lost:.1f} % of the bytes in lines that do not; "
             f"document {i} at character {at}: {text[at : at + 12]!r} became "
             f"{respelled[at : at + 12]!r}",
             "Leave such documents out, or compare with a model that spells them",

@@ -26,7 +26,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-
 from ..comparison.difference import change_number
 from invar_nb.comparison.family import (
     EXCHANGEABLE,
@@ -1078,7 +1077,6 @@ def _size_to_accept(row: RowSection) -> str | None:
     if not has_per_cent:
         return f"{size:.6g}"
     return f'"{100 * size:.6g}%"' if size < 1 else None
-
 
 
 def row_to_paste(row: RowSection, document: Document) -> str:

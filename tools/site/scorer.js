@@ -42,13 +42,26 @@ const answering = (query) => {
   return best;
 };
 
+// The first text of some length, cut at a word where it is long; "" where there is none.
+const LONGEST_EXCERPT = 240;
+const excerptOf = (texts) => {
+  const whole = texts.map((text) => text.replace(/\\[()]/g, "").replace(/\s+/g, " ").trim()).find((text) => text.length >= 25) ?? "";
+  if (whole.length <= LONGEST_EXCERPT) return whole;
+  return `${whole.slice(0, LONGEST_EXCERPT).replace(/[\s,;:]+\S*$/, "")} …`;
+};
+
 if (typeof Search !== "undefined") {
-  // What a search result shows of a page is prose, not code.
-  const text = Search.htmlToText;
-  Search.htmlToText = (page, anchor) => {
+  // A search result shows the question below a page's title, or how a section begins: no code,
+  // and no words from the middle of a sentence.
+  Search.makeSearchSummary = (page, words, anchor) => {
     const whole = new DOMParser().parseFromString(page, "text/html");
-    whole.querySelectorAll("div.highlight, div.cell_output, mjx-container, .beside").forEach((block) => block.remove());
-    return text(whole.documentElement.outerHTML, anchor);
+    whole.querySelectorAll("script, style, .headerlink, details, div.cell, mjx-container, .beside").forEach((block) => block.remove());
+    const main = whole.querySelector('[role="main"]');
+    const place = (anchor && main?.querySelector(anchor)) || main;
+    const lead = anchor ? [] : [...(place?.querySelectorAll(".lead") ?? [])];
+    const text = excerptOf([...lead, ...(place?.querySelectorAll("p") ?? [])].map((block) => block.textContent));
+    if (!text) return null;
+    return Object.assign(document.createElement("p"), { className: "context", textContent: text });
   };
   // Excerpts for the first hits only: each is cut from the whole page, which has to be fetched.
   const EXCERPTS = 10;
