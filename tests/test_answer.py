@@ -860,9 +860,10 @@ def test_a_comment_says_what_was_compared_why_it_is_red_and_how_to_check():
     said = summary_markdown(report_of(compare(losses(0.05))).document())
     assert re.search(r" On (\d+ documents, )?\d+ windows\.$", said, re.M), said
     assert (
-        "Exit code 1: perplexity regressed. To accept a known loss, add `[[accepted]]` to the study file."
+        "Exit code 1: perplexity regressed. To accept a known loss, add its row to the study file:"
         in said
     )
+    assert '```toml\n[[accepted]]\nup_to = "' in said
     assert "in the folder of this report: `invar-nb verify .`" in said
     fine = summary_markdown(report_of(compare(losses(0))).document())
     assert "Exit code" not in fine and "[[accepted]]" not in fine
@@ -984,3 +985,56 @@ def test_rows_that_count_tries_are_problems():
     assert "over 60 problems" in text and "On 60 problems" in text and "examples" not in text
     alone = evaluate(counts(0), score="pass@5")
     assert "on 60 problems" in alone.headline and "over 60 problems" in alone.summary()
+
+
+@pytest.mark.parametrize("method", ["jackknife", "bca"])
+@pytest.mark.parametrize("better", ["higher", "lower"])
+def test_lost_and_won_are_counted_whatever_the_units_and_for_every_mark(method, better):
+    "By brute force: of clusters, by a bootstrap, beside the leading score, on slices."
+    rng = np.random.default_rng(3)
+    n = 240
+    kinds = np.array(["law", "code"])[rng.integers(0, 2, n)]
+    clusters = [f"c{i // 4}" for i in range(n)]
+    marks = {name: rng.integers(0, 2, n) for name in ("old", "new")}
+    arms = {
+        name: Scores(
+            ids=range(n),
+            values=rng.random(n),
+            score="f1",
+            better="higher",
+            others={"flag": values},
+            lower=("flag",) if better == "lower" else (),
+            clusters=clusters,
+            slices={"kind": kinds.tolist()},
+        )
+        for name, values in marks.items()
+    }
+    document = (
+        compare(arms["old"], arms["new"], by=["kind"], method=method).report().document()
+    )
+    rows = {
+        (row["key"]["metric"], row["key"]["slice"]): row["value"] for row in document["rows"]
+    }
+    fell, rose = marks["old"] > marks["new"], marks["new"] > marks["old"]
+    lost, won = (fell, rose) if better == "higher" else (rose, fell)
+    for where, among in ((None, np.ones(n, bool)), ("kind law", kinds == "law")):
+        value = rows["score:flag", where]
+        assert value["units"] == "clusters"
+        assert (value["lost"], value["won"]) == ((lost & among).sum(), (won & among).sum())
+        assert rows["score", where]["lost"] is None
+
+
+def test_what_is_required_is_said_of_each_candidate():
+    rng = np.random.default_rng(1)
+    n = 900
+    old = (rng.random(n) < 0.7).astype(float)
+    kinds = {"kind": [("law", "code", "math")[i % 3] for i in range(n)]}
+    arms = {}
+    for name, share in (("baseline", 0), ("q8", 0), ("q6", 0.004), ("q2", 0.2)):
+        values = np.where(rng.random(n) < share, 0.0, old)
+        arms[name] = Scores(ids=range(n), values=values, score="f1", slices=kinds)
+    report = study(arms, by=["kind"], required="slices").report()
+    text = summary(report.document())
+    for name in ("q8", "q6", "q2"):
+        assert text.count(f"equired of {name}: ") == 1, text
+    assert "May be the best: q8" in text

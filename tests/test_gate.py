@@ -721,6 +721,66 @@ def judged(docs, shell, toml, *more):
     return json.loads(out)
 
 
+def marks_with_losses(docs, n=600):
+    "Two tables of marks: `correct` lost much in the slice law, `polite` some everywhere."
+    rows = {"old": [], "new": []}
+    for i in range(n):
+        kind = ("law", "code", "math")[i % 3]
+        right, polite = int(i % 10 < 7), int(i % 5 < 4)
+        lost = right and kind == "law" and i % 4 == 0
+        rows["old"].append((f"q{i}", kind, right, polite))
+        rows["new"].append((f"q{i}", kind, right - bool(lost), polite * (i % 8 != 1)))
+    for name, cells in rows.items():
+        lines = ["id,kind,correct,polite", *(",".join(map(str, row)) for row in cells)]
+        (docs / f"{name}.csv").write_text("\n".join(lines) + "\n")
+
+
+MARKS = (
+    '[arms]\nbaseline = "old.csv"\nnew = "new.csv"\n[columns]\nscore = ["correct", "polite"]\n'
+    '[rules]\nby = ["kind"]\nbetter = ["polite=higher"]\n'
+)
+
+
+def test_the_rows_that_a_report_writes_accept_its_losses_slices_too(docs, shell):
+    marks_with_losses(docs)
+    d = judged(docs, shell, MARKS)
+    lost = [row["key"] for row in d["rows"] if row["claim"] == "regressed"]
+    assert {"kind law", None} <= {key["slice"] for key in lost} and d["exit"]["code"] == 1
+    summary = (docs / "r/summary.md").read_text()
+    pasted = re.search("```toml\n(.*?)```", summary, re.S)[1]
+    assert 3 <= pasted.count("[[accepted]]") <= len(lost) and 'slice = "kind law"' in pasted
+    accepted = judged(docs, shell, MARKS + pasted)
+    assert accepted["exit"]["rule"] == "accepted_loss", accepted["exit"]["because"]
+    assert "correct regressed on kind law, accepted up to" in accepted["exit"]["because"]
+    assert "```toml" not in (docs / "r/summary.md").read_text()
+    code, out, _ = shell("compare --study study.toml --out again -q")
+    assert code == 0 and "Known loss?" not in out
+
+
+def test_the_terminal_leads_to_the_row_where_a_study_file_is_used(docs, shell):
+    marks_with_losses(docs)
+    (docs / "study.toml").write_text(MARKS)
+    _, out, _ = shell("compare --study study.toml --out r -q")
+    assert "Known loss? The [[accepted]] to paste is in r/summary.md" in out
+    _, out, _ = shell("compare old.csv new.csv --score correct --out s -q")
+    assert "[[accepted]]" not in out
+
+
+def test_an_accepted_loss_of_one_slice_accepts_no_other(docs, shell):
+    marks_with_losses(docs)
+    known = '[[accepted]]\nup_to = "40%"\nreason = "t"\nexpires = 2099-01-01\n'
+    one_score = MARKS.replace('["correct", "polite"]', '["correct"]').replace("better", "# ")
+    only_code = judged(docs, shell, one_score + known + 'slice = "kind code"\n')
+    assert only_code["exit"]["rule"] == "primary_regressed"
+    for wrong, said in (
+        ('slice = "kind lav"', "Did you mean 'kind law'?"),
+        ('slice = ""', None),
+    ):
+        (docs / "study.toml").write_text(one_score + known + wrong + "\n")
+        code, _, err = shell("compare --study study.toml --out w -q --force")
+        assert (said is None and code == 0) or (code == 2 and said in err), err
+
+
 @pytest.mark.parametrize(
     "day, code, rule, said",
     [
@@ -958,7 +1018,8 @@ def test_slices_go_with_their_metric_and_other_metrics_do_not(docs, shell):
     d = judged(docs, shell, two)
     assert (
         d["exit"]["rule"] == "accepted_loss"
-        and d["exit"]["because"].count("accepted up to") == 2
+        and d["exit"]["because"].count("accepted up to") == 6  # of each slice, too
+        and "accuracy regressed on language es, accepted up to" in d["exit"]["because"]
     )
     assert (
         judged(docs, shell, two.replace("40%", "10%"))["exit"]["rule"] == "primary_regressed"

@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -1147,3 +1148,49 @@ def test_counts_may_be_called_n_and_c(tmp_path):
         "id,n,c,samples,correct_samples\n" + "".join(f"p{i},1,1,10,3\n" for i in range(20))
     )
     assert read_plain(path, score="pass@1").values[0] == pytest.approx(0.3)
+
+
+def losses_by_document(path, renamed=None):
+    "Three rows for each of 20 documents, without ids of rows; one of d1 may be renamed."
+    rows = [[f"d{i // 3}", 2 + (i * 7 % 11) / 10, 50] for i in range(60)]
+    if renamed:
+        rows[3][0] = renamed
+    lines = ["doc_id,loss,tokens", *(",".join(map(str, row)) for row in rows)]
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+def test_windows_without_ids_are_never_paired_with_those_of_another_place(tmp_path):
+    "Of d1 the first row was renamed: its second row must not be taken for the first."
+    old = losses_by_document(tmp_path / "old.csv")
+    new = losses_by_document(tmp_path / "new.csv", renamed="d99")
+    result = compare(old, new, intersect=True)
+    assert result["perplexity"].value.delta == 0 and result["perplexity"].value.n == 57
+
+
+def test_a_document_of_which_one_row_was_renamed_is_named_with_its_new_name(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    old = losses_by_document(Path("old.csv"))
+    new = losses_by_document(Path("new.csv"), renamed="d99")
+    for paths in ((old, new), (new, old)):
+        with pytest.raises(PairingError) as caught:
+            compare(*paths)
+        text = str(caught.value)
+        assert "'d1' 3 times" in text and "'d99' is in" in text and "(line 5)" in text, text
+        assert "if 'd1' and 'd99' are the same, write it alike in both" in text
+
+
+def test_a_score_that_is_not_there_lists_the_columns_that_may_be_it(tmp_path):
+    path = tmp_path / "marks.csv"
+    rows = "".join(f"q{i},a,1,0.5,0\n" for i in range(9))
+    path.write_text(f"id,kind,correct,f1,polite\n{rows}")
+    for name, words in (
+        ("f2", "Did you mean 'f1'? Columns that may be the score, the nearest first: 'f1', "),
+        ("zzz", "Columns that may be the score, the nearest first: 'correct', 'f1', "),
+        ("F1", "Did you mean 'f1'?"),
+    ):
+        with pytest.raises(ContractError) as caught:
+            read_plain(path, score=name)
+        assert words in str(caught.value) and "ename" not in str(caught.value)

@@ -179,27 +179,14 @@ SAID = Path(__file__).parent / "data/reports"
 
 
 def said(kind):
-    "What is printed of a study, report.md, summary.md and result.svg, without the digests."
+    "A study as printed, report.md, summary.md and result.svg, without the digests."
     made = report_of(MADE[kind]())
     pages = {
         name: text.decode() if isinstance(text, bytes) else text
         for name, text in render(made).items()
     }
-    return (
-        re.sub(
-            "sha256:[0-9a-f]{64}",
-            "sha256:...",
-            "\n".join(
-                [
-                    str(made),
-                    pages["report.md"],
-                    pages["summary.md"],
-                    pages.get("result.svg", ""),
-                ]
-            ),
-        )
-        + "\n"
-    )
+    parts = [str(made), pages["report.md"], pages["summary.md"], pages.get("result.svg", "")]
+    return re.sub("sha256:[0-9a-f]{64}", "sha256:...", "\n".join(parts)) + "\n"
 
 
 def same(one, two):

@@ -272,18 +272,6 @@ def test_what_is_refused_and_how(tmp_path):
             lambda data: data.replace(b"invar_nb/", b"other/"),
             'x.jsonl:1: the header must be an object with "schema"',
         ),
-        (
-            "losses",
-            "x.jsonl",
-            lambda data: data.partition(b"\n")[2],
-            'x.jsonl:1: the header must be an object with "schema"',
-        ),
-        (
-            "losses",
-            "x.parquet",
-            lambda data: data.replace(b"invar_nb", b"invar_mb"),
-            "x.parquet: Parquet metadata must hold the key 'invar_nb'",
-        ),
     ],
 )
 def test_one_damaged_file_of_two_is_said_as_it_would_be_alone(
@@ -440,3 +428,47 @@ def test_what_cannot_be_paired_is_refused(tmp_path, change, part):
     with pytest.raises(ContractError) as caught:
         read_every_eval(path)
     assert part in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "strip"),
+    [
+        ("x.jsonl", lambda data: data.partition(b"\n")[2]),  # as pandas writes its rows again
+        ("x.parquet", lambda data: data.replace(b"invar_nb", b"invar_mb")),
+    ],
+)
+def test_losses_without_our_header_are_a_table_beside_saved_ones(tmp_path, name, strip):
+    (tmp_path / "good").mkdir()
+    good = tmp_path / "good" / name
+    write_losses(WindowLosses.from_arrays(["a", "b"], [3, 4], [1.0, 2.0]), good)
+    bare = tmp_path / name
+    bare.write_bytes(strip(good.read_bytes()))
+    matched = read_pairs(good, bare)[""]
+    assert np.array_equal(matched.baseline.log_loss, matched.candidate.log_loss)
+
+
+@pytest.mark.parametrize("saved_arm", ["baseline", "candidate"])
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_saved_losses_are_compared_with_a_table_of_losses(tmp_path, saved_arm, suffix):
+    old = table(tmp_path / f"old.{suffix}", "id", "loss", "tokens")
+    saved = tmp_path / "saved.parquet"
+    losses = WindowLosses.from_arrays(
+        [row["id"] for row in ROWS],
+        [row["tokens"] for row in ROWS],
+        [row["loss"] + 0.01 for row in ROWS],
+    )
+    write_losses(losses, saved)
+    paths = [saved, old] if saved_arm == "baseline" else [old, saved]
+    change = compare(*map(str, paths))["perplexity"].value.delta
+    assert change == pytest.approx(-0.01 if saved_arm == "baseline" else 0.01)
+
+
+def test_saved_losses_beside_a_table_that_has_none_lead_to_what_is_needed(tmp_path):
+    saved = tmp_path / "saved.parquet"
+    write_losses(WindowLosses.from_arrays(["q0", "q1"], [5, 5], [1.0, 2.0]), saved)
+    marks = table(tmp_path / "marks.csv", "id", "score")
+    with pytest.raises(UsageError, match="same ids, a column of losses and one of tokens"):
+        read_together({"baseline": saved, "candidate": marks})
+    loose = table(tmp_path / "loose.csv", "id", "seed", "tokens")  # its losses are called seed
+    with pytest.raises(PairingError, match="candidate lacks|same ids"):
+        read_pairs(saved, loose, Reading(loss="seed"))

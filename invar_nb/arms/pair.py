@@ -599,7 +599,7 @@ _PLAN = "Score both models with one tokenizer and one plan"
 _MUST_AGREE = {  # field in which two arms must agree -> what an error advises if they do not
     "weight_unit": "Convert one file: tokens, bytes and words cannot be mixed",
     "tokens": _PLAN,
-    "document_ids": _PLAN,
+    "document_ids": "Correct the document of that window, or score both with one plan",
     "split": _PLAN,
     "n_bytes": _PLAN,
     "label": "One of the files is older; the truth cannot depend on the model",
@@ -622,13 +622,29 @@ def _count_before(arm: Arm) -> int:
     return arm.provenance.get("intersected", len(arm))
 
 
+def _moved_windows(arms: Sequence[Arm]) -> set[str]:
+    """Windows that are numbered in their documents, of documents with other counts in an arm.
+
+    Which window of such a document is missing is not known, so the document leaves whole.
+    """
+    if not all(arm.provenance.get("numbered") for arm in arms):
+        return set()
+    counts = [Counter(arm.clusters) for arm in arms]
+    moved: set[str] = set()
+    for arm in arms:
+        for name, document in zip(arm.ids, arm.clusters, strict=True):
+            if len({count[document] for count in counts}) > 1:
+                moved.add(name)
+    return moved
+
+
 def shared_items(arms: Sequence[Arm]) -> list[Arm]:
     """The arms without the items that some of them lack; each notes how many it had.
 
     Without any shared item nothing is left out of two arms: pairing then says how they
     differ. More arms are refused.
     """
-    shared = set.intersection(*({*arm.ids} for arm in arms))
+    shared = set.intersection(*({*arm.ids} for arm in arms)) - _moved_windows(arms)
     if not shared and len(arms) > 2:
         must = "all arms must have some ids in common"
         _refuse_pair(must, f"none in all {len(arms)}", "Compare the candidates one at a time")

@@ -8,7 +8,7 @@ __all__ = ['METHODS', 'MOST_REPLICATES', 'Totals', 'At', 'POf', 'FACTOR', 'Ends'
            'shown_size', 'change_format', 'change_number', 'change_text', 'change_axis', 'difference_line',
            'difference_forest', 'loss_of', 'turned', 'Difference', 'conclude', 'positive_interval', 'pair_totals',
            'LeftOut', 'leave_out', 'unit_influence', 'equal_influence', 'value_ends', 'Fitted', 'fit_pair', 'unit_name',
-           'measure']
+           'lost_and_won', 'measure']
 
 # %% ../../nbs/comparison/01_difference.ipynb #c017
 import math
@@ -519,6 +519,8 @@ class Difference(_Numbers):
     documents: int = 0  # number of documents if too few to be the units, else 0
     # () -> the Difference over these documents
     by_document: Callable | None = field(default=None, repr=False, compare=False)
+    lost: int | None = None  # items right before, wrong after; None: not right or wrong
+    won: int | None = None  # items wrong before, right after
     # if pooled over texts: (name, weight, Difference) of each text
     members: tuple = field(default=(), repr=False, compare=False)
 
@@ -629,6 +631,8 @@ _PLAIN = (  # attributes that `to_dict` copies as they are
     "judged",
     "ratio",
     "positive",
+    "lost",
+    "won",
 )
 
 
@@ -1047,6 +1051,24 @@ def unit_name(pair: Pair, units: Units, unit: int) -> str:
     return str(names[row])
 
 
+def lost_and_won(metric: Metric, totals: tuple[Totals, Totals] | None) -> dict[str, int]:
+    """{"lost": 38, "won": 21}: items right before only, and after only, whatever the units.
+
+    {} for a metric that is no share of right items, each of which counts 0 or 1.
+    """
+    if totals is None or metric.of_pair or metric.unit != "share":
+        return {}
+    values = [*totals[0], *totals[1]]
+    if not all(((numbers == 0) | (numbers == 1)).all() for numbers in values):
+        return {}
+    before, after = (numerators for numerators, _ in totals)
+    fewer = int((before > after).sum())
+    more = int((after > before).sum())
+    if metric.better == "lower":
+        return {"lost": more, "won": fewer}
+    return {"lost": fewer, "won": more}
+
+
 def measure(
     metric: Metric,
     pair: Pair,
@@ -1087,6 +1109,7 @@ def measure(
         name_of=partial(unit_name, pair, units),
         documents=units.documents,
         by_document=by_document,
+        **lost_and_won(metric, fitted.totals),
     )
 
 

@@ -81,6 +81,7 @@ class Accepted:
     candidate: str = ""  # name; "": any candidate
     part: str = ""  # name; "": any part
     metric: str = ""  # name; "": the leading metric
+    slice: str = ""  # name, such as "kind math"; "": all items, and every slice
     expired: bool | None = None  # whether it is no longer accepted; None: by today's date
 
     def __post_init__(self) -> None:
@@ -302,10 +303,20 @@ def _default_rules() -> Rules:
     return Rules()
 
 
+def _plain_accepted(loss: Accepted) -> dict:
+    "An accepted loss as plain JSON; without a slice as older reports have it."
+    values = asdict(loss)
+    if not loss.slice:
+        del values["slice"]
+    return values
+
+
 def _plain_value(value: object) -> object:
     "The value of a rule as plain JSON."
     if isinstance(value, tuple):
-        return [asdict(item) if isinstance(item, Accepted) else item for item in value]
+        return [
+            _plain_accepted(item) if isinstance(item, Accepted) else item for item in value
+        ]
     if isinstance(value, Mapping):
         return dict(value)
     return value

@@ -131,6 +131,7 @@ def check_metric_names(
         as_choice(name, metrics, where="study", name="primary", error=UsageError)
     for name in sorted(filter(None, {loss.metric for loss in rules.accepted})):
         as_choice(name, metrics, where="study", name="metric of accepted", error=UsageError)
+    _check_accepted_slices(measured, rules)
     titles: dict[str, None] = {}
     for m in measured.values():
         titles |= dict.fromkeys(d.title for d in m.differences.values())
@@ -139,6 +140,26 @@ def check_metric_names(
         if name not in titles and name not in parts:
             as_choice(name, metrics, where="study", name="a margin's metric", error=UsageError)
     _check_margin_of_score(measured, margins)
+
+
+def _check_accepted_slices(measured: Mapping[tuple[str, str], Measured], rules: Rules) -> None:
+    "Raise UsageError if an accepted loss names a slice that no pair has."
+    slices: dict[str, None] = {}
+    for m in measured.values():
+        slices |= dict.fromkeys(name for _, name in m.differences if name)
+    for loss in rules.accepted:
+        if loss.slice and not slices:
+            refuse(
+                "study",
+                "a slice of accepted must be one of the slices",
+                f"{loss.slice!r}, and no slices",
+                "Name the column to slice by: by=['NAME']",
+                error=UsageError,
+            )
+        if loss.slice:
+            as_choice(
+                loss.slice, slices, where="study", name="slice of accepted", error=UsageError
+            )
 
 
 def _check_margin_of_score(

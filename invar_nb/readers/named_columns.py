@@ -16,6 +16,7 @@ import shlex
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from difflib import SequenceMatcher
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, NoReturn
@@ -44,6 +45,7 @@ from invar_nb.foundations.refuse import (
     UsageError,
     as_choice,
     is_finite,
+    nearest,
     of_part,
     refuse,
     shown_pair,
@@ -260,6 +262,45 @@ def _check_no_list(absent: Sequence[str], columns: Sequence[str], where: str) ->
         )
 
 
+def _likely_scores(name: str, columns: Sequence[str]) -> list[str]:
+    "Columns that may hold a score, those with a name like this one first."
+    of_other_roles = [USUAL[role] for role in ("id", "cluster", "tokens", "n_bytes")]
+    others = {*GROUPS, *chain.from_iterable(of_other_roles)}
+    names = [column for column in columns if column.strip().lower() not in others]
+
+    def likeness(column: str) -> tuple[float, bool]:
+        alike = SequenceMatcher(None, name.lower(), column.lower()).ratio()
+        return round(alike, 1), usual_direction(column) is not None
+
+    return sorted(names, key=likeness, reverse=True)
+
+
+def _refuse_no_score(absent: Sequence[str], columns: Sequence[str], where: str) -> NoReturn:
+    "Refuse names of scores that no column has; the cure lists columns, the nearest first."
+    must = f"there must be a column {absent[0]!r}"
+    if len(absent) > 1:
+        must = f"there must be columns {listed(absent)}"
+    likely = _likely_scores(absent[0], columns)
+    cure = f"Columns that may be the score, the nearest first: {listed(likely)}"
+    if not likely:
+        cure = "Write a column with the score of each example"
+    near = nearest(absent[0], likely)
+    if near and near.strip().lower() == absent[0].strip().lower():
+        cure = f"Did you mean {near!r}?"
+    elif near:
+        cure = f"Did you mean {near!r}? {cure}"
+    refuse(where, must, f"columns {listed(columns)}", cure)
+
+
+def _check_scores(scores: Sequence[str], columns: Sequence[str], where: str) -> None:
+    "Refuse names of scores that no column has."
+    absent = [name for name in scores if name not in columns]
+    _check_no_list(absent, columns, where)
+    are_texts = all(isinstance(name, str) for name in columns)  # else that is refused later
+    if absent and are_texts:
+        _refuse_no_score(absent, columns, where)
+
+
 def _roles_of_user(roles: Roles, columns: Sequence[str], where: str) -> dict[str, str]:
     """Role -> column, as far as the user named columns.
 
@@ -269,15 +310,7 @@ def _roles_of_user(roles: Roles, columns: Sequence[str], where: str) -> dict[str
     chosen = _counts_for(scores, columns, where)
     if chosen:
         scores = []
-    absent = [name for name in scores if name not in columns]
-    _check_no_list(absent, columns, where)
-    if len(absent) > 1:
-        refuse(
-            where,
-            f"there must be columns {listed(absent)}",
-            f"columns {listed(columns)}",
-            "Name ones that are there",
-        )
+    _check_scores(scores, columns, where)
     for role in USUAL:
         name = getattr(roles, role)
         if name and role != "score":
@@ -1013,18 +1046,31 @@ def _refuse_more_rows(
 ) -> None:
     "Refuse two tables because the first one has more rows of an id than the other."
     path = with_fewer.table.where.partition(": ")[2]
+    own_id = _own_id(with_fewer, plain)
     cure = "Say repeats='unequal' to average what each file has, or complete the file"
     if "score" not in plain.names:
         cure = "Remove the row that was written twice, or complete the other file"
+    other = ""
+    if own_id:
+        other = f"; {own_id[0]!r} is in {path} alone ({with_fewer.table.place(own_id[1])})"
+        cure += f"; or, if {name!r} and {own_id[0]!r} are the same, write it alike in both"
     refuse(
         f"{plain.table.where}, {plain.table.place(rows[-1])}",
         "both files must have as many rows of an id",
         f"{name!r} {_count_in_words(len(rows))}{_all_lines(plain.table, rows)}, and "
         f"{_count_in_words(len(fewer_rows))} in {path} "
-        f"({with_fewer.table.place(fewer_rows[-1])})",
+        f"({with_fewer.table.place(fewer_rows[-1])}){other}",
         cure,
         error=PairingError,
         code="repeats",
+    )
+
+
+def _own_id(plain: PlainColumns, other: PlainColumns) -> tuple[str, int] | None:
+    "The first id that only the first table has, with its row; None if the other has all."
+    ids = {*other.cells["id"]}
+    return next(
+        ((name, row) for row, name in enumerate(plain.cells["id"]) if name not in ids), None
     )
 
 
@@ -1383,6 +1429,17 @@ def _provenance_of_losses(
     return provenance
 
 
+def _note_on_numbers(
+    cells: Mapping, names: Sequence[str], documents: Sequence[str] | None
+) -> dict[str, bool]:
+    """{"numbered": True} where windows are named by their places in their documents.
+
+    A window that one arm lacks then moves the names of all that follow it.
+    """
+    are_numbered = names is not cells["id"] and documents is cells["id"]
+    return {"numbered": True} if are_numbered else {}
+
+
 def _losses(plain: PlainColumns, sums: bool, intersect: bool) -> WindowLosses:
     "The losses of a table, with each row as a window."
     cells = plain.cells
@@ -1402,7 +1459,10 @@ def _losses(plain: PlainColumns, sums: bool, intersect: bool) -> WindowLosses:
         sums=False,
         data_id=text_id(texts),
         n_bytes=cells.get("n_bytes") if unit == "tokens" else None,
-        provenance=_provenance_of_losses(slices, texts, intersect),
+        provenance={
+            **_provenance_of_losses(slices, texts, intersect),
+            **_note_on_numbers(cells, names, documents),
+        },
     )
     return as_means(
         losses,

@@ -759,19 +759,52 @@ def _check_undamaged(path: Path, reader: Reader, other: Reader) -> None:
         read_table(path)
 
 
-def _check_one_kind(paths: Mapping[str, str | os.PathLike], readers: Mapping) -> None:
+def _holds_no_losses(path: Path, reading: Reading) -> bool:
+    "Whether a table has no column of losses, named or usual, or is read for its scores."
+    if reading.score:
+        return True
+    names = {name.strip().lower() for name in first_names(path)}
+    return not (reading.loss or {*USUAL["loss"], *ARRAYS} & names)
+
+
+def _can_mix(
+    paths: Mapping[str, Path], readers: Mapping[str, Reader], reading: Reading
+) -> bool:
+    """Whether files of two kinds hold the same evidence: saved losses, and tables of losses.
+
+    Pairing then holds their ids and tokens against each other, as those of two tables.
+    """
+    if {*(reader.name for reader in readers.values())} != {LOSSES.name, TABLE.name}:
+        return False
+    tables = [path for name, path in paths.items() if readers[name] is TABLE]
+    return not any(_holds_no_losses(path, reading) for path in tables)
+
+
+_CURES_OF_TWO_KINDS = {  # names of two readers, in order -> what to do
+    ("answers", "table"): "Give both files the columns label and prediction, or both a column "
+    "of scores: score='NAME'",
+    ("losses", "table"): "Saved losses are compared with a table that has the same ids, a "
+    "column of losses and one of tokens: say loss='NAME' if it has them",
+}
+
+
+def _check_one_kind(
+    paths: Mapping[str, Path], readers: Mapping[str, Reader], reading: Reading
+) -> None:
     "Refuse files of different kinds; if one of them is damaged, the error says that instead."
     base, *candidates = paths
     other = next((name for name in candidates if readers[name] != readers[base]), None)
-    if other is None:
+    if other is None or _can_mix(paths, readers, reading):
         return
     for name, second in ((base, other), (other, base)):
         with of_part(name):
-            _check_undamaged(as_path(paths[name]), readers[name], readers[second])
+            _check_undamaged(paths[name], readers[name], readers[second])
+    kinds = [readers[base].name, readers[other].name]
+
     refuse(
         "read_together",
         f"{paths[base]} and {paths[other]} must be of one format",
-        f"{readers[base].name} and {readers[other].name}",
+        " and ".join(kinds),
         _cure_of_two_kinds(paths[base], readers[base], paths[other], readers[other]),
         error=UsageError,
     )
@@ -781,6 +814,9 @@ def _cure_of_two_kinds(
     path: str | os.PathLike, reader: Reader, second_path: str | os.PathLike, second: Reader
 ) -> str:
     "What an error advises about files of two kinds, where neither is damaged."
+    cure = _CURES_OF_TWO_KINDS.get(tuple(sorted((reader.name, second.name))))
+    if cure:
+        return cure
     if reader.is_guess or second.is_guess:
         return "Compare the files of one tool with each other; is one of them damaged?"
     if {reader.name, second.name} == {LOGITS.name, PERPLEXITY_LOG.name}:
@@ -1073,7 +1109,7 @@ def _refuse_one_file(paths: Mapping[str, str | os.PathLike]) -> None:
 
 
 def _read_each(
-    paths: Mapping[str, str | os.PathLike], reader: Reader, reading: Reading
+    paths: Mapping[str, Path], readers: Mapping[str, Reader], reading: Reading
 ) -> dict[str, dict[str, Arm]]:
     """Name -> task -> arm, with each file read by itself.
 
@@ -1082,22 +1118,31 @@ def _read_each(
     """
     arms = {}
     alike: Mapping[str, object] = {}
+    reader = _strictest(readers)
+    alone = {name: path for name, path in paths.items() if readers[name] is reader}
     if reader.read_alike and len(paths) > 1:
-        files = {name: as_path(path) for name, path in paths.items()}
-        alike = reader.read_alike(files, reading.tasks)
+        alike = reader.read_alike(paths, reading.tasks)
+    check_together = reader.check_together or _check_nothing
     for name, path in paths.items():
         try:
             with of_part(name):
-                arms[name] = _read_one(name, as_path(path), reader, reading, alike)
+                arms[name] = _read_one(name, path, readers[name], reading, alike)
         except ContractError as error:
             if error.code == "repeated":
                 _refuse_one_file(paths)
-            if error.code == "repeated" and reader.check_together:
-                reader.check_together(paths, reading, ())  # raises the better error, if any
+                check_together(alone, reading, ())  # raises the better error, if any
             raise
-    if reader.check_together:
-        reader.check_together(paths, reading, [*arms.values()])
+    check_together(alone, reading, [arms[name] for name in alone])
     return arms
+
+
+def _check_nothing(paths: Mapping, reading: Reading, arms: Sequence) -> None:
+    "Files of a reader without `check_together` are only checked when arms are paired."
+
+
+def _strictest(readers: Mapping[str, Reader]) -> Reader:
+    "The reader of all files; where saved losses are among tables, that of the tables."
+    return TABLE if TABLE in readers.values() else next(iter(readers.values()))
 
 
 def _keep_shared_items(arms: Mapping[str, dict[str, Arm]]) -> None:
@@ -1122,14 +1167,17 @@ def _read_results(
     paths: Mapping[str, Path],  # name -> file, or folder that is results as a whole
     reading: Reading,
 ) -> dict[tuple[str, str], Arm]:  # (name, task) -> arm; task "" where files have none
-    "Read results of one kind, with the same tasks in each; PairingError otherwise."
+    """Read results of one kind, with the same tasks in each; PairingError otherwise.
+
+    Saved losses and tables of losses count as one kind.
+    """
     readers = {name: find_source(path, reading) for name, path in paths.items()}
-    _check_one_kind(paths, readers)
-    reader = next(iter(readers.values()))
+    _check_one_kind(paths, readers, reading)
+    reader = _strictest(readers)
     _check_options(reader, reading.given())
     if reader.read_pair and len(paths) > 1:
         return _read_pairs(paths, reader)
-    arms = _read_each(paths, reader, reading)
+    arms = _read_each(paths, readers, reading)
     if reading.intersect:
         _keep_shared_tasks(arms)
     _check_tasks(arms, reader)

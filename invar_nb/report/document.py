@@ -93,6 +93,8 @@ class ChangeSection(Section):
     fallback: FallbackSection | None  # null: the interval is the one asked for
     alarm: str | None  # code of a reason why it may be too narrow, such as slow_waves
     note: Words[str] | None  # what a reader must know of the metric
+    lost: int | None  # items that were right before only; null: not right or wrong
+    won: int | None  # items that are right after only
 
     @property
     def interval(self) -> Interval:

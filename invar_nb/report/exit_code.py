@@ -250,14 +250,16 @@ def is_about(
     row: Row,
     lead_metrics: Mapping[tuple, str],  # (candidate, part) -> its leading metric
 ) -> bool:
-    """Whether an accepted loss applies to a row: to its candidate, part and metric.
+    """Whether an accepted loss applies to a row: to its candidate, part, slice and metric.
 
-    A field of it that is empty applies to every candidate or part, and to the leading metric.
+    A field of it that is empty applies to every candidate, part or slice, and to the leading
+    metric.
     """
     metric = accepted.metric or lead_metrics.get(row.key[:2])
     return (
         accepted.candidate in ("", row.key.candidate)
         and accepted.part in ("", row.key.part)
+        and accepted.slice in ("", row.key.slice)
         and metric == row.key.metric
     )
 
@@ -591,6 +593,8 @@ def accepted_loss(outcome: Outcome) -> ExitSection | None:
     texts = []
     for row in outcome.regressed:
         where = where_text(outcome.study, [row], 1)
+        if row.key.slice:
+            where += f", {row.key.slice}" if where else f" on {row.key.slice}"
         note = outcome.acceptances[row.key].note
         texts.append(f"{row.value.title} regressed{where}, {note}")
     return exit_section(0, "accepted_loss", "; ".join(dict.fromkeys(texts)))

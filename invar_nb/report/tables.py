@@ -67,7 +67,6 @@ from invar_nb.report.shown import (
     title_of_row,
     two_digits,
 )
-from .wording import churn_of
 
 # %% ../../nbs/report/09_tables.ipynb #tab05
 Cell = str | int | float | bool | None | list | dict | ShownChange
@@ -214,10 +213,9 @@ def _difference_over_seeds(row: RowSection) -> str:
 
 def _lost_and_won(row: RowSection) -> str:
     "`38, 21`: examples that were right before only and after only; '' of other metrics."
-    churn = churn_of(row.value)
-    if churn is None:
+    if row.value.lost is None:
         return ""
-    return f"{churn.lost}, {churn.won}"
+    return f"{row.value.lost}, {row.value.won}"
 
 
 ANSWER_COLUMNS: Mapping[str, Column] = {  # in the order of reading

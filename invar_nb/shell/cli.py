@@ -28,7 +28,7 @@ import invar_nb
 # %% ../../nbs/shell/32_cli.ipynb #c007
 from .error_lines import OK, REFUSED, REGRESSED, describe_error
 from .help_text import HelpCommand, HelpGroup
-from .options import grouped, panel, suggest, usage
+from .options import TYPED, grouped, panel, suggest, usage
 from .out_folder import PLAN_FILES, check_out, free_out
 from .run_app import run_app
 from invar_nb.shell.settings import (
@@ -157,6 +157,7 @@ def save_report(
     """
     from invar_nb.report.answer import summary
     from invar_nb.report.report import has_changed_examples
+    from invar_nb.report.wording import accept_sentence
 
     report.save(out, force=force, journals=journals)
     post_summary(report.to_markdown())
@@ -171,6 +172,8 @@ def save_report(
         f"Report: {out / 'report.html'}{contents}",
         f"Check:  invar-nb verify {folder}",
     ]
+    if "study" in TYPED.get() and accept_sentence(report.content):
+        lines.append(f"Known loss? The [[accepted]] to paste is in {out / 'summary.md'}")
     if has_changed_examples(report.content, report.arms):
         lines.append(f"Examples lost and won: invar-nb export {folder} --examples")
     return report.document() | facts, "\n".join(lines)

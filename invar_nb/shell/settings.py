@@ -662,6 +662,7 @@ class AcceptedLoss(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     candidate: str = ""  # "": every candidate
     part: str = ""  # text, task or set of questions; "": every one
     metric: str = ""  # "": the primary metric
+    slice: str = ""  # as a table names it, such as "kind math"; "": every one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -699,7 +700,7 @@ class Agreed(Measured):
         list[AcceptedLoss] | None,
         "Losses that are known and do not block, "
         "each a table [[accepted]]: up_to, reason, expires and, where wanted, "
-        "candidate, part, metric.",
+        "candidate, part, metric, slice.",
         "data looks",
     ) = None
     scale: file_key(_many, "For runs: metric -> linear or log.", "runs") = None
