@@ -440,7 +440,9 @@ def test_the_saddlepoint_against_the_count_of_every_pattern(n):
         assert sign_flip_test(d).p_value == pytest.approx(reached, rel=1e-9)
         untied = np.abs(d) * (1 + rng.normal(0, 1e-6, n))  # nearly the same, without a step
         test = sign_flip_test(np.sign(d) * untied)
-        assert test.engine == "saddlepoint" and test.p_value == pytest.approx(reached, rel=0.02)
+        assert test.engine == "saddlepoint" and test.p_value == pytest.approx(
+            reached, rel=0.02
+        )
     assert sign_flip_test([1.0] * n + [0.0] * 5).p_value == 2.0 ** (
         1 - n
     )  # zeros have no sign
