@@ -2763,3 +2763,31 @@ def test_the_answer_names_a_column_whose_values_repeat(tmp_path):
     twice = [pd.concat([frame.drop_duplicates("document")] * 2) for frame in (old, new)]
     averaged = compare(*twice, score="f1", id="id", repeats="mean")
     assert "occur" not in averaged.summary()
+
+
+def test_scores_go_by_their_own_names_in_a_study():
+    rng = np.random.default_rng(7)
+    frames = {
+        name: pd.DataFrame(
+            {
+                "id": range(80),
+                "topic": ["law", "code"] * 40,
+                "f1": rng.random(80),
+                "em": rng.random(80),
+            }
+        )
+        for name in ("baseline", "q8", "q4")
+    }
+    done = study(frames, score=["f1", "em"], by="topic")
+    (row,) = done.select(candidate="q4", metric="em", slice=None)
+    assert row == done["q4", "em"] and row.key.metric == "score:em"
+    assert done["q4", "f1"] == done["q4"]
+    assert len(done.select(metric="f1", slice=None, against=None)) == 2
+    with pytest.raises(UsageError, match="some row must have the slice; got 'code'"):
+        done.select(slice="code")
+    with pytest.raises(UsageError, match="there are|There are"):
+        done.select(metric="judg")
+    with pytest.raises(KeyError):
+        done["q5", "em"]
+    loss = {"metric": "em", "up_to": 0.5, "reason": "ticket 1", "expires": "2099-01-01"}
+    assert study(frames, score=["f1", "em"], accepted=[loss])

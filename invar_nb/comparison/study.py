@@ -86,6 +86,17 @@ def worst_first(row: Row) -> int:
     return WORST_FIRST.index(row.claim) if row.claim else 0
 
 
+def _name_in(row: Row, name: str) -> str | None:
+    "A field of a row's key; of a score its own name, such as 'f1'."
+    is_score = name == "metric" and row.key.metric.startswith("score")
+    return row.value.title if is_score else getattr(row.key, name)
+
+
+def _has(row: Row, name: str, value: str | None) -> bool:
+    "Whether the key of a row has this value in a field; a score goes by both of its names."
+    return value in (getattr(row.key, name), _name_in(row, name))
+
+
 class Table(Shown):
     "Base of Study: finds rows by their keys; numbers such as `delta` are those of `row`."
 
@@ -112,15 +123,16 @@ class Table(Shown):
     def select(self, **key: str | None) -> list[Row]:
         """Rows with these values of their key (candidate, part, metric, ...) or of their role.
 
-        select(candidate="int4", slice=None). Raises UsageError for a field that no row has,
-        and for a candidate, part or metric that the study does not have."""
+        select(candidate="int4", slice=None); a score goes by its own name, metric="f1".
+        Raises UsageError for a field that no row has, and for a candidate, part, metric or
+        slice that the study does not have."""
         rows = list(self.rows)
         for name, value in key.items():  # field by field, which soon leaves few rows
             if name == "role":
                 rows = [row for row in rows if row.role == value]
                 continue
             as_choice(name, FIELDS, where="select", name="a field", error=UsageError)
-            rows = [row for row in rows if getattr(row.key, name) == value]
+            rows = [row for row in rows if _has(row, name, value)]
         if not rows:
             self._check_names(key)
         return rows
@@ -132,9 +144,10 @@ class Table(Shown):
             "candidate": {name for name, _ in arms},
             "part": {POOLED, *(part for _, part in arms)},
             "metric": {*METRICS},
+            "slice": {None},
         }
         for name in without_rows.keys() & key.keys():
-            names = sorted({getattr(row.key, name) for row in self.rows})
+            names = sorted({_name_in(row, name) for row in self.rows} - {None})
             value = key[name]
             if names and value not in names and value not in without_rows[name]:
                 refuse(
@@ -145,19 +158,13 @@ class Table(Shown):
                     error=UsageError,
                 )
 
-    def __getitem__(self, name: str | Key) -> Row:
-        """The row of a metric on all items, the leading row of a candidate, the row of a key.
+    def __getitem__(self, name: str | Key | tuple[str, str]) -> Row:
+        """The row of a metric on all items, the leading one of a candidate, that of a key.
 
-        Raises KeyError if there is none, or if several candidates have the metric."""
+        study["q4", "f1"] is a metric of one candidate. Raises KeyError if there is none, or
+        if several candidates have the metric."""
         rows = [row for row in self.rows if row.key == name]
-        rows_of_metric = self._rows_of_metric(name)
-        rows_of_candidate = self._rows_of_candidate(name)
-        if rows_of_metric and rows_of_candidate:
-            raise KeyError(
-                f"{name} is a candidate and a metric; write select(candidate={name!r}) or "
-                f"select(metric={name!r})"
-            )
-        rows += rows_of_metric or rows_of_candidate
+        rows = rows or self._rows_of_both(name) or self._rows_named(name)
         if not rows:
             raise KeyError(self._no_row(name))
         candidates = dict.fromkeys(row.key.candidate for row in rows)
@@ -168,6 +175,24 @@ class Table(Shown):
                 f"select(candidate={key.candidate!r}, metric={key.metric!r}, slice=None)"
             )
         return rows[0]
+
+    def _rows_of_both(self, names: object) -> list[Row]:
+        "Rows on all items of (candidate, metric); [] for anything but two such names."
+        if not isinstance(names, tuple) or len(names) != 2:
+            return []
+        candidate, metric = names
+        return [row for row in self._rows_of_metric(metric) if row.key.candidate == candidate]
+
+    def _rows_named(self, name: object) -> list[Row]:
+        "Rows on all items of a metric or of a candidate; KeyError for a name of both."
+        rows_of_metric = self._rows_of_metric(name)
+        rows_of_candidate = self._rows_of_candidate(name)
+        if rows_of_metric and rows_of_candidate:
+            raise KeyError(
+                f"{name} is a candidate and a metric; write select(candidate={name!r}) or "
+                f"select(metric={name!r})"
+            )
+        return rows_of_metric or rows_of_candidate
 
     def _rows_of_metric(self, metric: object) -> list[Row]:
         "Rows of a metric on all items, by its name or title; a control has none."

@@ -253,14 +253,14 @@ def is_about(
     """Whether an accepted loss applies to a row: to its candidate, part, slice and metric.
 
     A field of it that is empty applies to every candidate, part or slice, and to the leading
-    metric.
+    metric. A score goes by its own name, such as "f1", or by that of its metric, "score:f1".
     """
     metric = accepted.metric or lead_metrics.get(row.key[:2])
     return (
         accepted.candidate in ("", row.key.candidate)
         and accepted.part in ("", row.key.part)
         and accepted.slice in ("", row.key.slice)
-        and metric == row.key.metric
+        and metric in (row.key.metric, row.value.title)
     )
 
 
@@ -570,7 +570,21 @@ def no_loss_beyond_shown(outcome: Outcome) -> ExitSection | None:
     if all(map(outcome.is_accepted, outcome.regressed)):
         return None
     reason = "a loss was shown, but none beyond the margin"
+    if accepted := _accepted_clauses(outcome):
+        reason = f"but for accepted losses, none was shown beyond the margin; {accepted}"
     return exit_section(0, "no_loss_beyond_shown", reason)
+
+
+def _accepted_clauses(outcome: Outcome) -> str:
+    "The losses that are accepted, each with its note; '' where there is none."
+    texts = []
+    for row in filter(outcome.is_accepted, outcome.regressed):
+        where = where_text(outcome.study, [row], 1)
+        if row.key.slice:
+            where += f", {row.key.slice}" if where else f" on {row.key.slice}"
+        note = outcome.acceptances[row.key].note
+        texts.append(f"{row.value.title} regressed{where}, {note}")
+    return "; ".join(dict.fromkeys(texts))
 
 
 def evidence_undecided(outcome: Outcome) -> ExitSection | None:
@@ -590,14 +604,7 @@ def accepted_loss(outcome: Outcome) -> ExitSection | None:
     "Exit code 0 if a loss was shown: the rules above leave only accepted ones; else None."
     if not outcome.regressed:
         return None
-    texts = []
-    for row in outcome.regressed:
-        where = where_text(outcome.study, [row], 1)
-        if row.key.slice:
-            where += f", {row.key.slice}" if where else f" on {row.key.slice}"
-        note = outcome.acceptances[row.key].note
-        texts.append(f"{row.value.title} regressed{where}, {note}")
-    return exit_section(0, "accepted_loss", "; ".join(dict.fromkeys(texts)))
+    return exit_section(0, "accepted_loss", _accepted_clauses(outcome))
 
 
 def no_regression_shown(outcome: Outcome) -> ExitSection | None:
