@@ -208,7 +208,7 @@ def test_exit_code_0_is_not_called_an_answer():
 def test_what_makes_a_job_fail_is_in_the_column_of_jobs():
     table = page_text("guides/gate_a_pull_request").partition("| result | job |")[2]
     rows = [row.split("|")[1:4] for row in table.partition("\n\n")[0].splitlines()[2:]]
-    assert len(rows) == 7
+    assert len(rows) == 8
     assert not [row for row in rows if re.search("fail|pass", row[2])]
 
 

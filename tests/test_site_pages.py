@@ -729,7 +729,10 @@ def test_a_page_has_few_links_to_terms():
 @pytest.mark.parametrize(
     "rows, is_of_numbers",
     [
-        ([["Q8_0", "+0.5 (0.3 to 0.7)", "equivalent", "+0.3"], ["Q6_K", "−1.3", "", "±2"]], True),
+        (
+            [["Q8_0", "+0.5 (0.3 to 0.7)", "equivalent", "+0.3"], ["Q6_K", "−1.3", "", "±2"]],
+            True,
+        ),
         ([["equivalent", "-m < L", "the change is small", "no"]], False),
         ([["1", "A first comparison", "Margin and five words", "4"]], False),
     ],

@@ -692,7 +692,8 @@ def _text_sentence(plan: Plan) -> str:
 
 def _assurance_text(plan: Plan) -> str:
     "How often a plan after such a pilot is right, and how often if units are skewed."
-    text = f"{100 * plan.goal.assurance:g} of 100 pilots like this one would give a large enough plan"
+    share = f"{100 * plan.goal.assurance:g} of 100"
+    text = f"{share} pilots like this one would give a large enough plan"
     half_a_step = 0.025  # the sentence rounds to steps of 5 in 100
     if plan.if_skewed and plan.if_skewed < plan.goal.assurance - half_a_step:
         text += f"; about {5 * round(20 * plan.if_skewed)} if {noun_of(plan.units)} "
