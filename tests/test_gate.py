@@ -578,6 +578,8 @@ def test_inputs_are_data_and_args_are_split_as_in_a_shell(job):
     ), ran["comment"]
     ran = job.run(baseline="docs/base.jsonl", candidate="docs/q8.jsonl", extras="hf,gguf")
     assert f"-m pip install --quiet {ROOT}[hf,gguf]" in ran["calls"]
+    ran = job.run(baseline="docs/base.jsonl", candidate="docs/q8.jsonl", extras="none")
+    assert f"-m pip install --quiet {ROOT}\n" in ran["calls"]
 
 
 # --- the summary of a job, the baseline's file ------------------------------------------------------------------------------------------
@@ -1197,15 +1199,45 @@ def test_the_study_of_init_scores_a_part_of_a_long_text(docs, shell, monkeypatch
     assert windows_of_init() is None  # it would be refused where the text holds fewer
 
 
+def test_init_of_results_writes_a_gate_that_scores_nothing(docs, shell):
+    for name, wrong in (("base", 0), ("new", 40)):
+        rows = [f"q{i},{int(i % 5 > 0 and i >= wrong)},d{i // 2}" for i in range(200)]
+        (docs / f"{name}.csv").write_text("\n".join(["id,passed,document", *rows]) + "\n")
+    code, out, err = shell(
+        "init --baseline base.csv --candidate new.csv --margin passed=3% --require not-worse"
+    )
+    assert code == 0, err
+    *_, compare, add = [line.strip() for line in out.splitlines()]
+    assert add == "git add .gitignore base.csv .github/workflows/model-quality.yml study.toml"
+    job = yaml.safe_load((docs / ".github/workflows/model-quality.yml").read_text())
+    given = job["jobs"]["quality"]["steps"][-1]["with"]
+    assert given == {"study": "study.toml", "extras": "none"}
+    study = docs / "study.toml"
+    study.write_text(study.read_text().replace("# cluster =", "cluster ="))
+    code, out, err = shell(compare.removeprefix("invar-nb "), "-q", "--json")
+    answer = json.loads(out)
+    assert code == 1 and answer["rules"]["margin"] == {"score": 0.03}, err
+    assert answer["rules"]["required"] == "not-worse"
+    assert answer["parts"][0]["n"] == 200 and "document" in out
+
+
 def test_init_says_what_it_cannot_do_and_keeps_what_was_asked(docs, shell):
-    for line in (
-        "init --baseline docs/base.jsonl",
-        f"init --candidate {page_data('lm_eval') / 'tuned'}",
-        "init --margin '2 nats'",
+    results = page_data("lm_eval")
+    (docs / "models").mkdir()
+    for line, said in (
+        ("init --baseline docs/base.jsonl", "--candidate must be named where results"),
+        (f"init --candidate {results / 'tuned'}", "--baseline must be named where results"),
+        (f"init --baseline models --candidate {results / 'tuned'}", "two models or two files"),
+        (
+            f"init --baseline {results / 'base'} --candidate {results / 'tuned'} --text a",
+            "--text must be left out",
+        ),
+        ("init --margin '2 nats'", "--margin must be a positive number"),
+        ("init --margin accuracy=2%", "--margin must be of perplexity"),
     ):
         code, out, err = shell(line)
         assert code == 2 and err.count("\n") == 1 and not (docs / "study.toml").exists(), err
-        assert "margin" in line or "holds results. Results need no file of init" in err, err
+        assert said in err, err
     code, out, err = shell("init --margin 1% --require equivalent --json")
     assert code == 0 and json.loads(out)["notes"] == [
         "This folder is not the root of a git repository: GitHub reads workflows only there."

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import stdtr
-from scipy.stats import multivariate_t
+from scipy.stats import binomtest, multivariate_t
 from scipy.stats import t as student
 
 from invar_nb.foundations.refuse import ContractError
@@ -394,6 +394,37 @@ def test_sign_flips_of_many():
     )  # rounding beside such inputs
 
 
+@pytest.mark.parametrize(
+    ("won", "lost", "unchanged"), [(12, 2, 50), (30, 19, 551), (5, 4, 31), (116, 16, 468)]
+)
+def test_answers_that_are_right_or_wrong_flip_as_a_binomial_count(won, lost, unchanged):
+    d = np.repeat([1.0, -1.0, 0.0], [won, lost, unchanged])
+    truth = binomtest(lost, won + lost).pvalue
+    for scale in (1, 1 / 600, 0.1):  # a step that is no binary number, as of means
+        assert sign_flip_test(d * scale).p_value == pytest.approx(truth, rel=1e-9)
+
+
+def test_marks_that_tie_are_counted_and_a_long_list_of_them_taken_from_half_way():
+    rng = np.random.default_rng(11)
+    marks = rng.integers(-3, 4, 400)
+    ways = {0: 1}  # sum -> patterns, in whole numbers of any size
+    for size in np.abs(marks[marks != 0]):
+        more: dict[int, int] = {}
+        for total, count in ways.items():
+            for moved in (total - int(size), total + int(size)):
+                more[moved] = more.get(moved, 0) + count
+        ways = more
+    far = sum(count for total, count in ways.items() if abs(total) >= abs(marks.sum()))
+    test = sign_flip_test(marks / 7)
+    assert test.engine == "convolution"
+    assert test.p_value == pytest.approx(float(Fraction(far, sum(ways.values()))), rel=1e-9)
+    many = np.repeat([1.0, -1.0], [10_100, 9_900])  # of which no count is made
+    test = sign_flip_test(many)
+    assert test.engine == "saddlepoint"
+    assert test.p_value == pytest.approx(binomtest(9_900, 20_000).pvalue, rel=1e-5)
+    assert sign_flip_test(np.repeat([1.0, -1.0], [10_000, 10_000])).p_value == 1.0
+
+
 @pytest.mark.parametrize("n", [40, 60])
 def test_the_saddlepoint_against_the_count_of_every_pattern(n):
     rng = np.random.default_rng(3)
@@ -405,8 +436,12 @@ def test_the_saddlepoint_against_the_count_of_every_pattern(n):
     sums = np.arange(ways.size) - sizes.sum()
     for share in (0.5, 0.6, 0.7, 0.85, 0.95):
         d = np.where(rng.random(n) < share, 1, -1) * sizes
-        assert sign_flip_test(d).p_value == pytest.approx(
-            ways[abs(sums) >= abs(d.sum())].sum(), rel=0.02
+        reached = ways[abs(sums) >= abs(d.sum())].sum()
+        assert sign_flip_test(d).p_value == pytest.approx(reached, rel=1e-9)
+        untied = np.abs(d) * (1 + rng.normal(0, 1e-6, n))  # nearly the same, without a step
+        test = sign_flip_test(np.sign(d) * untied)
+        assert test.engine == "saddlepoint" and test.p_value == pytest.approx(
+            reached, rel=0.02
         )
     assert sign_flip_test([1.0] * n + [0.0] * 5).p_value == 2.0 ** (
         1 - n

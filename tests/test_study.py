@@ -2297,7 +2297,7 @@ def test_tables_are_sliced_by_their_columns(tmp_path):
         )
         assert "Did you mean 'topic'?" in text
     text = refusal(lambda: compare(old.f1, new.f1, score="f1", by="topic"))
-    assert "Pass two DataFrames" in text
+    assert "Pass DataFrames in their place" in text
 
 
 def test_repeated_ids_are_averaged_and_ids_named_as_the_message_says(tmp_path):

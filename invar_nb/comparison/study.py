@@ -24,9 +24,9 @@ from .family import find_leading, that_decide
 from .few_units import BlindSpot
 from invar_nb.comparison.given import (
     OF_TABLES,
-    clusters_of,
-    has_index,
+    arms_of_arrays,
     is_array,
+    is_array_of_any_shape,
     is_path,
     is_table,
     measure_in,
@@ -34,7 +34,6 @@ from invar_nb.comparison.given import (
     read_tables,
     runs_in,
     score_and_metrics,
-    scores_of,
     seeds_in,
     without,
 )
@@ -725,6 +724,12 @@ def with_tables_read(
     A score may go by its name in `metrics`. Raises UsageError for options of tables where
     there is none."""
     arms = _with_runs(arms, options)
+    if score is not None and all(map(_holds_scores, arms.values())):
+        return Given(
+            arms=arms_of_arrays(arms, score, options, where_of(arms)),
+            metrics=metrics,
+            options=without(options, "better", *OF_TABLES),
+        )
     tables = {key: value for key, value in arms.items() if is_table(value)}
     score, metrics = score_and_metrics(score, metrics, [*tables.values()])
     known = [*filter(None, map(measure_in, tables.values()))]
@@ -739,6 +744,11 @@ def with_tables_read(
     return Given(
         arms=arms, metrics=metrics_of_scores(metrics, [*arms.values()]), options=options
     )
+
+
+def _holds_scores(value: object) -> bool:
+    "Whether a value is an array of scores, and no list of runs."
+    return is_array_of_any_shape(value) and not is_arm(value)
 
 
 def _with_runs(
@@ -874,33 +884,9 @@ def compare_arrays(
     options: Mapping[str, object],  # fields of Rules; `better` is the scores' direction
 ) -> Study:
     "Compare two arrays of scores; raises ContractError, PairingError, UsageError."
-    lengths = [*map(len, values)]
-    if len(set(lengths)) > 1 and not any(map(has_index, values)):
-        refuse(
-            "compare",
-            "arrays must be equally long, as their numbers are paired in order",
-            f"{lengths[0]} and {lengths[1]}",
-            "Measure both models on the same items, or pass two Series with ids as their "
-            "index and intersect=True",
-            error=PairingError,
-        )
-    for name in ("by", "id", "repeats"):
-        if options.get(name):
-            refuse(
-                "compare",
-                f"{name} is about columns of a table",
-                "two arrays",
-                "Pass two DataFrames, whose columns have names",
-                error=UsageError,
-            )
-    clusters = clusters_of(options.get("cluster"), values)
-    better = options.get("better")
-    intersect = bool(options.get("intersect"))
-    arms = [
-        scores_of(numbers, score, better, names, intersect)
-        for numbers, names in zip(values, clusters, strict=True)
-    ]
-    return study_of_two(arms, without(options, "better", *OF_TABLES))
+    baseline, candidate = values
+    arms = arms_of_arrays({"baseline": baseline, "candidate": candidate}, score, options)
+    return study_of_two([*arms.values()], without(options, "better", *OF_TABLES))
 
 
 def study_of_two(arms: Sequence[object], options: Mapping[str, object]) -> Study:
@@ -982,8 +968,8 @@ def refuse_compare(values: Sequence[object], metrics: object = ()) -> NoReturn:
 
 
 def are_two_arrays(values: Sequence[object]) -> bool:
-    "Whether the values are exactly two arrays."
-    return len(values) == 2 and all(map(is_array, values))
+    "Whether the values are exactly two arrays, of any shape."
+    return len(values) == 2 and all(map(is_array_of_any_shape, values))
 
 
 def is_arm(value: object) -> bool:

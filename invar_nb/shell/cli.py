@@ -732,12 +732,16 @@ def _examples_of(report: Path) -> str:
 def init(
     output: Output,
     baseline: _option(
-        "--baseline", "MODEL", "Model that is scored once. Default: models/base."
-    ) = "models/base",
+        "--baseline",
+        "MODEL",
+        "Model that is scored once, or results. Default: models/base.",
+    ) = None,
     candidate: _option(
-        "--candidate", "MODEL", "Model that each run compares. Default: models/candidate."
-    ) = "models/candidate",
-    text: _option("--text", "FILE", "Text to score. Default: text.jsonl.") = "text.jsonl",
+        "--candidate",
+        "MODEL",
+        "Model or results that each run compares. Default: models/candidate.",
+    ) = None,
+    text: _option("--text", "FILE", "Text that models score. Default: text.jsonl.") = None,
     margin: _option("--margin", "V", "Smallest change that matters. Default: 2%.") = "2%",
     required: RequireOption = None,
 ):
