@@ -218,7 +218,7 @@ def test_a_line_that_a_guide_explains_is_printed():
     plans = re.findall(r"^\$ invar-nb plan (.*?)^\.\.\.$", said, re.M | re.S)
     first, (questions,) = plans[0], [plan for plan in plans if "old.csv" in plan]
     assert "**The last line** says how often" in said
-    assert first.splitlines()[-1].startswith("These sizes are enough after 80 of 100")
+    assert first.splitlines()[-1].startswith("80 of 100 pilots like this one")
     assert "pilot already decides" in first and "true change is the pilot's" not in first
     assert "true change is the pilot's" in questions
 
