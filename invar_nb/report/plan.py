@@ -258,7 +258,7 @@ def _evidence_of_runs(source: RunsComparison, goal: Goal) -> Evidence:
 def _cure_of_few(d: Difference, goal: Goal) -> str:
     """What to do about a pilot of too few units: how many would do, by their spread.
 
-    The spread of few units is a rough one, and taken for exact here."""
+    The spread of few units is a rough one, and treated as known here."""
     is_serial = d.units == "serial"
     cure = "Measure more"
     if d.standard_error > 0:
@@ -692,17 +692,18 @@ def _text_sentence(plan: Plan) -> str:
 
 def _assurance_text(plan: Plan) -> str:
     "How often a plan after such a pilot is right, and how often if units are skewed."
-    text = f"These sizes are enough after {100 * plan.goal.assurance:g} of 100 such pilots"
+    share = f"{100 * plan.goal.assurance:g} of 100"
+    text = f"{share} pilots like this one would give a large enough plan"
     half_a_step = 0.025  # the sentence rounds to steps of 5 in 100
     if plan.if_skewed and plan.if_skewed < plan.goal.assurance - half_a_step:
-        text += f"; after about {5 * round(20 * plan.if_skewed)} if {noun_of(plan.units)} "
+        text += f"; about {5 * round(20 * plan.if_skewed)} if {noun_of(plan.units)} "
         text += "are skewed, with tails as heavy as the pilot's"
     text += "."
     is_more = plan.at_pilot and plan.at_pilot > plan.needed["windows"]
     has_moved = plan.decided.startswith("equivalent") and is_more
     if has_moved or (plan.at_pilot and not plan.decided):
         text += f" If the true change is the pilot's, {plan.at_pilot:,} {plan.items} decide; "
-        text += "`compare` names fewer, since it takes the pilot's spread for exact."
+        text += "`compare` names fewer, since it treats the pilot's spread as known."
     return text
 
 # %% ../../nbs/report/15_plan.ipynb #bmz7atn5

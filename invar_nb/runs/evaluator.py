@@ -630,10 +630,8 @@ def _seeds_text(seeds: Iterable[int]) -> str:
 
 # %% ../../nbs/runs/01_evaluator.ipynb #st08
 def _percent_text(c: RunsComparison, change: float) -> str:
-    "A change as text in per cent of the metric: a change of logarithms is converted."
-    if c.spec.scale == LOG:
-        change = math.expm1(change)
-    return f"{100 * change:+.3g} %"
+    "A change as text in per cent of the metric, with the digits that tables show."
+    return change_text(change, c.difference)
 
 
 def _span_text(c: RunsComparison) -> str:
