@@ -1001,6 +1001,41 @@ reason = "ticket 1"
     assert code == 0 and "code" not in text.replace("Exit code", ""), text
 
 
+WEIGHTS = ("pooling={web=1,code=3}", "pooling=equal", "pooling=tokens")
+
+
+@pytest.mark.parametrize("pooling", WEIGHTS)
+def test_texts_of_a_table_or_of_folders_are_pooled(answered, pooling):
+    "Only models that score several texts could be; files were refused as one text."
+    write_parts("base.csv", 3)
+    write_parts("new.csv", 3, 0.03, on=("code",))
+    for arm in ("base", "new"):
+        Path(arm).mkdir()
+        head, *rows = Path(f"{arm}.csv").read_text().splitlines()
+        for part in ("web", "code"):
+            lines = [head, *(row for row in rows if row.startswith(part))]
+            Path(arm, f"{part}.csv").write_text("\n".join(lines) + "\n")
+    rules = ("--set", pooling)
+    for command in (
+        ("base.csv", "new.csv", "--column", "part=text", *rules),
+        ("base", "new", *rules),
+    ):
+        code, text = answered("compare", *command)
+        assert re.search(r" pooled \+[12]", text), text
+        assert "on 2 texts" in text, text
+
+
+def test_pooling_in_a_study_file_and_of_one_text_in_a_file(answered):
+    write_parts("base.csv", 3)
+    write_parts("new.csv", 3, 0.03, on=("code",))
+    Path("gate.toml").write_text('[rules]\npooling = "equal"\n')
+    line = ("compare", "base.csv", "new.csv", "--study", "gate.toml")
+    text = answered(*line, "--column", "part=text")[1]
+    assert re.search(r" pooled \+[12]", text), text
+    code, text = answered(*line)
+    assert code == 2 and "pooling needs at least 2 texts; got 1. Leave it out" in text, text
+
+
 @pytest.mark.parametrize(
     "options, said",
     [
@@ -1027,7 +1062,21 @@ def test_a_text_that_one_table_lacks_is_named_and_can_be_left_out(answered):
     line = ("compare", "base.csv", "new.csv", "--column", "part=text")
     code, text = answered(*line)
     assert code == 3 and "no task 'code' in the candidate" in text, text
-    assert answered(*line, "--intersect")[0] in (0, 1)
+    code, text = answered(*line, "--intersect", "--out", "r")
+    assert code in (0, 1) and text.count("Left out, since not all have them: code.") == 1, text
+    for name in ("summary.md", "report.md"):
+        assert "Left out, since not all have them: code." in Path("r", name).read_text()
+
+
+def test_items_that_all_have_are_counted_over_all_texts(answered):
+    "Only the text that lacked items was counted: 22 of 24."
+    write_parts("base.csv", 3)
+    write_parts("new.csv", 3)
+    lines = Path("new.csv").read_text().splitlines()
+    Path("new.csv").write_text("\n".join(lines[:-2]) + "\n")
+    line = ("compare", "base.csv", "new.csv", "--column", "part=text", "--intersect")
+    text = answered(*line)[1]
+    assert "On the 46 that all have, of 48 (baseline) and 46 (candidate)." in text, text
 
 
 def test_scores_of_several_tasks_and_models_in_one_table(answered):

@@ -1,5 +1,6 @@
 """Arms under rules: pairs, metrics, differences, claims, families, floors, pools and looks, as far as no page tries them one by one."""
 
+import html
 import importlib.metadata
 import itertools
 import math
@@ -330,6 +331,13 @@ def test_worse_within_the_margin_is_red_only_where_equivalence_is_required(tmp_p
     )
     report.save(tmp_path / "r")
     assert verify(tmp_path / "r")
+    said = (
+        "In 'worse within margin' only the direction is corrected: 'within margin' is by the"
+    )
+    pages = (tmp_path / "r" / name for name in ("summary.md", "report.md", "report.html"))
+    texts = [report.summary(), *(html.unescape(page.read_text()) for page in pages)]
+    assert all(said in text for text in texts)
+    assert "only the direction" not in study(quants([0.0, 0.06])).summary()
 
 
 @pytest.mark.parametrize("seed", [1, 6])

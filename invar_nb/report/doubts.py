@@ -509,10 +509,8 @@ def other_scores(arm: Arm) -> Iterator[str]:
 
 
 def _what_was_not_checked(arm: Arm) -> Iterator[str]:
-    "Which tasks of lm-eval were left out, and what its files lack to be checked."
+    "What the files of lm-eval lack to be checked."
     source = arm.source
-    if left_out := arm.provenance.get("tasks_left_out"):
-        yield f"Left out, since not all have them: {', '.join(left_out)}."
     if lacking := source.get("lacking_results"):
         yield (
             f"No results_*.json lies beside the samples of the {lacking}: all were read from "

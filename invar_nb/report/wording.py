@@ -8,16 +8,17 @@ __all__ = ['EXIT_FIRST', 'MOST_NAMED', 'LOSSES', 'METHODS', 'NOISY_SETTINGS', 'E
            'models_line', 'part_text', 'texts_line', 'units_text', 'all_units_text', 'seeds_test_text', 'over_sentence',
            'reason_of_windows', 'seeds_sentences', 'unit_nouns', 'is_dominated', 'family_sentences', 'level_sentence',
            'no_spread_sentence', 'margins_sentence', 'lacks_margin', 'no_margin_sentence', 'perhaps_within_sentence',
-           'is_perhaps_within', 'is_loss', 'has_own_margin', 'of_mean_sentences', 'only_difference_sentence',
-           'margins_both_ways', 'against_name_sentences', 'nats_sentence', 'pairing_sentence', 'levels_rest_line',
-           'repeats_sentence', 'lower_perplexity_sentence', 'rests_sentences', 'rests_line', 'ignored_line', 'dof_of',
-           'discordance_of', 'chance_to_find', 'smallest_found', 'bears_claim', 'has_known_rates', 'rate_text', 'Laws',
-           'laws_of', 'rates_of_one', 'rates_of_several', 'rule_clause', 'may_err', 'rule_line', 'unmeasured_line',
-           'kernels_sentence', 'own_metrics', 'blind_line', 'found_sentence', 'settings_text', 'noise_lines',
-           'weights_lines', 'looks_line', 'exit_needs_words', 'exit_note', 'first_failed', 'deciding_gates',
-           'gate_line', 'deciding_candidates', 'required_lines', 'passages_of', 'passage_lines', 'Note', 'best_line',
-           'next_note', 'next_line', 'losses_to_accept', 'row_to_paste', 'accept_sentence', 'exit_is_told',
-           'fact_lines', 'setting_details', 'leading_family', 'families_text', 'ranking_lines']
+           'within_margin_sentence', 'is_perhaps_within', 'is_loss', 'has_own_margin', 'of_mean_sentences',
+           'only_difference_sentence', 'margins_both_ways', 'against_name_sentences', 'nats_sentence',
+           'pairing_sentence', 'levels_rest_line', 'repeats_sentence', 'lower_perplexity_sentence', 'rests_sentences',
+           'rests_line', 'ignored_line', 'dof_of', 'discordance_of', 'chance_to_find', 'smallest_found', 'bears_claim',
+           'has_known_rates', 'rate_text', 'Laws', 'laws_of', 'rates_of_one', 'rates_of_several', 'rule_clause',
+           'may_err', 'rule_line', 'unmeasured_line', 'kernels_sentence', 'own_metrics', 'blind_line', 'found_sentence',
+           'settings_text', 'noise_lines', 'weights_lines', 'looks_line', 'exit_needs_words', 'exit_note',
+           'first_failed', 'deciding_gates', 'gate_line', 'deciding_candidates', 'required_lines', 'passages_of',
+           'passage_lines', 'Note', 'best_line', 'next_note', 'next_line', 'losses_to_accept', 'row_to_paste',
+           'accept_sentence', 'exit_is_told', 'fact_lines', 'setting_details', 'leading_family', 'families_text',
+           'ranking_lines']
 
 # %% ../../nbs/report/08_wording.ipynb #wrd02
 import json
@@ -26,6 +27,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from ..comparison.claim import WITHIN
 from ..comparison.difference import change_number
 from invar_nb.comparison.family import (
     EXCHANGEABLE,
@@ -384,6 +386,21 @@ def perhaps_within_sentence(document: Document, leads: Sequence[RowSection]) -> 
     return f"Regressed, after correction perhaps by less than the margin: {text}."
 
 
+def within_margin_sentence(rows: Iterable[RowSection]) -> str:
+    """What is corrected in 'worse within margin', a claim about a row of a family; else ''.
+
+    That there is a change rests on a p-value adjusted for the family. That it is within the
+    margin rests on the row's own interval."""
+    claims = {row.claim for row in rows}
+    names = [f"'{claim}'" for claim in WITHIN if claim in claims]
+    if not names:
+        return ""
+    return (
+        f"In {' and '.join(names)} only the direction is corrected: 'within margin' is by the "
+        "row's own interval."
+    )
+
+
 def is_perhaps_within(row: RowSection) -> bool:
     "Whether the test of a change beyond the margin, which a row's family allows, shows none."
     p_value = row.adjusted.beyond
@@ -518,6 +535,7 @@ def rests_sentences(
         yield from seeds_sentences(units)
     elif len(leads) > 1 and not document.looks:
         yield from family_sentences(leads)
+        yield within_margin_sentence(leads)
         yield perhaps_within_sentence(document, leads)
     yield lower_perplexity_sentence(document)
     yield level_sentence(document)

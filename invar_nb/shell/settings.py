@@ -688,7 +688,7 @@ class Agreed(Measured):
         _many,
         "Pool all texts into one number: equal, tokens, random (texts like these), or "
         "weights {NAME = NUMBER}. Default: each text by itself.",
-        "texts",
+        "texts files",
     ) = None
     deciding: file_key(
         _many,
