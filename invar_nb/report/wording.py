@@ -10,15 +10,15 @@ __all__ = ['EXIT_FIRST', 'MOST_NAMED', 'LOSSES', 'METHODS', 'NOISY_SETTINGS', 'E
            'no_spread_sentence', 'margins_sentence', 'lacks_margin', 'no_margin_sentence', 'perhaps_within_sentence',
            'within_margin_sentence', 'is_perhaps_within', 'is_loss', 'has_own_margin', 'of_mean_sentences',
            'only_difference_sentence', 'margins_both_ways', 'against_name_sentences', 'nats_sentence',
-           'pairing_sentence', 'levels_rest_line', 'repeats_sentence', 'lower_perplexity_sentence', 'rests_sentences',
-           'rests_line', 'ignored_line', 'dof_of', 'discordance_of', 'chance_to_find', 'smallest_found', 'bears_claim',
-           'has_known_rates', 'rate_text', 'Laws', 'laws_of', 'rates_of_one', 'rates_of_several', 'rule_clause',
-           'may_err', 'rule_line', 'unmeasured_line', 'kernels_sentence', 'own_metrics', 'blind_line', 'found_sentence',
-           'settings_text', 'noise_lines', 'weights_lines', 'looks_line', 'exit_needs_words', 'exit_note',
-           'first_failed', 'deciding_gates', 'gate_line', 'deciding_candidates', 'required_lines', 'passages_of',
-           'passage_lines', 'Note', 'best_line', 'next_note', 'next_line', 'losses_to_accept', 'row_to_paste',
-           'accept_sentence', 'exit_is_told', 'fact_lines', 'setting_details', 'leading_family', 'families_text',
-           'ranking_lines']
+           'pairing_sentence', 'levels_rest_line', 'repeats_sentence', 'parts_sentence', 'lower_perplexity_sentence',
+           'rests_sentences', 'rests_line', 'ignored_line', 'dof_of', 'discordance_of', 'chance_to_find',
+           'smallest_found', 'bears_claim', 'has_known_rates', 'rate_text', 'Laws', 'laws_of', 'rates_of_one',
+           'rates_of_several', 'rule_clause', 'may_err', 'rule_line', 'unmeasured_line', 'kernels_sentence',
+           'own_metrics', 'blind_line', 'found_sentence', 'settings_text', 'noise_lines', 'weights_lines', 'looks_line',
+           'exit_needs_words', 'exit_note', 'first_failed', 'deciding_gates', 'gate_line', 'deciding_candidates',
+           'required_lines', 'passages_of', 'passage_lines', 'Note', 'best_line', 'next_note', 'next_line',
+           'losses_to_accept', 'row_to_paste', 'accept_sentence', 'exit_is_told', 'fact_lines', 'setting_details',
+           'leading_family', 'families_text', 'ranking_lines']
 
 # %% ../../nbs/report/08_wording.ipynb #wrd02
 import json
@@ -68,6 +68,7 @@ from invar_nb.report.doubts import (
     same_weights_clause,
     share_at_cut_off,
     tokens_at_cut_off,
+    unused_parts,
     with_labels,
 )
 from .figures import show
@@ -505,6 +506,14 @@ def repeats_sentence(document: Document) -> str:
     return ""
 
 
+def parts_sentence(document: Document) -> str:
+    "Which column seems to name texts or tasks that are judged together; '' if none does."
+    for arm in document.arms.values():
+        for sentence in unused_parts(arm):
+            return sentence
+    return ""
+
+
 def lower_perplexity_sentence(document: Document) -> str:
     "Why the perplexities of logits files differ from those of logs; '' where none is cut."
     most = max(map(tokens_at_cut_off, document.arms.values()), default=0)
@@ -530,6 +539,7 @@ def rests_sentences(
     yield over_sentence(units, leads)
     if any(of_pair.kind == "items" for of_pair in units):
         yield repeats_sentence(document)
+    yield parts_sentence(document)
     yield reason_of_windows(units)
     if is_over_seeds:
         yield from seeds_sentences(units)
