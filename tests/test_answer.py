@@ -899,23 +899,23 @@ def test_candidates_on_several_texts_are_counted_once_and_the_one_to_ship_is_nam
             "3 candidates on 2 texts, perplexity: 1 regressed (q4 on law "
         )
         and "2 equivalent" in d["headline"]
-        and d["headline"].endswith(" Not worse on both texts: q6, q8.")
+        and d["headline"].endswith(" Not worse by 2 % on both texts: q6, q8.")
     )
     assert ranked(q8=8, q6=6, q4=4)["headline"].endswith(
-        " Smallest that is not worse on both texts: q6."
+        " Smallest that is not worse by 2 % on both texts: q6."
     )
     assert ranked(q8=6, q6=6, q4=4)["headline"].endswith(
-        " Smallest that is not worse on both texts: q6, q8."
+        " Smallest that is not worse by 2 % on both texts: q6, q8."
     )
     assert ranked(baseline=6, q8=6, q6=6, q4=4)["headline"].endswith(
-        " Not worse on both texts: q6, q8."
+        " Not worse by 2 % on both texts: q6, q8."
     )  # none is smaller than the baseline
     assert ranked(fact="bits_per_weight", baseline=16, q8=8, q6=6, q4=4)["headline"].endswith(
-        " Smallest that is not worse on both texts: q6."
+        " Smallest that is not worse by 2 % on both texts: q6."
     )
     assert "| baseline | " in summary_markdown(d)
     worse["q8"] = worse["q6"] = 0.06, 0
-    assert ranked()["headline"].endswith(" Not worse on both texts: none.")
+    assert ranked()["headline"].endswith(" Not worse by 2 % on both texts: none.")
 
 
 def test_few_units_under_a_family_are_a_doubt_that_a_terminal_shows():

@@ -161,14 +161,23 @@ def good_candidates(rows: Sequence[Row], n_parts: int) -> list[str]:
 
 
 def _choice_sentence(study: object, words: StudyWords) -> str:
-    "Who is not worse anywhere: ' Smallest that is not worse on both texts: int4.'"
+    "Who is not worse: ' Smallest that is not worse by 2 % on both texts: int4.'"
     candidates = good_candidates(study.leading, len(words.parts))
     _, sizes = sizes_of(study)
     smallest = smallest_of(candidates, sizes)
     first = "Smallest that is not" if smallest else "Not"
     every = "both" if len(words.parts) == 2 else "all"
     names = ", ".join(smallest or candidates) or "none"
-    return f" {first} worse on {every} {words.part_noun}: {names}."
+    by_margin = _by_margin(study.leading)
+    return f" {first} worse{by_margin} on {every} {words.part_noun}: {names}."
+
+
+def _by_margin(rows: Sequence[Row]) -> str:
+    "By how much rows may be worse: ' by 2 %'; '' where some have no margin."
+    margins = {margin_text(row.margin, row.value) for row in rows}
+    if not all(row.margin > 0 for row in rows):
+        return ""
+    return f" by {margins.pop()}" if len(margins) == 1 else " by more than the margins"
 
 
 def _other_parts_sentences(study: object, words: StudyWords) -> str:
