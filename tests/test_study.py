@@ -2776,7 +2776,7 @@ def test_a_column_of_texts_divides_tables_in_compare_study_and_evaluate(tmp_path
         (lambda a, b: compare(a.replace("web", ""), b, part="text"), "'text' at row 0. Fill"),
         (lambda a, b: compare(a, b, a), r'"q4": newer}\)\.$'),
         (lambda a, b: compare("a.csv", "b.csv", "c.csv"), r"compare_models\("),
-        (lambda a, b: compare_models(a, b), "got DataFrame. Of DataFrames write study"),
+        (compare_models, "got DataFrame. Of DataFrames write study"),
         (lambda a, b: compare_models("a.csv", {"q8": b}), "got DataFrame. Of DataFrames"),
         (lambda a, b: compare_models("a.csv", [b]), "got DataFrame. Of DataFrames"),
     ],

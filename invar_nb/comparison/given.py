@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, product
 
 import numpy as np
 
@@ -250,29 +251,38 @@ def divide_frames(
     where: str,
 ) -> Parted:
     "DataFrames by name and part; raises ContractError, PairingError, UsageError."
+    _check_alone(frames, where)
     parts_of = {}
-    for (name, part), frame in frames.items():
-        if part:
+    for (name, _), frame in frames.items():
+        with of_part(name if len(frames) > 1 else ""):
+            parts_of[name] = frames_of_parts(frame, column, where)
+    shared = _shared_parts(parts_of)
+    names = [*dict.fromkeys(chain.from_iterable(parts_of.values()))]
+    left_out = [part for part in names if part not in shared]
+    if left_out and not (intersect and shared):
+        _refuse_left_out(left_out[0], parts_of, column, where)
+    keys = product(parts_of, shared)
+    divided = {(name, part): parts_of[name][part] for name, part in keys}
+    return Parted(frames=divided, left_out=left_out)
+
+
+def _shared_parts(parts_of: Mapping[str, Mapping[str, object]]) -> list[str]:
+    "The parts that all models have, in the order of the first model."
+    first, *others = parts_of.values()
+    return [part for part in first if all(part in parts for parts in others)]
+
+
+def _check_alone(keys: Iterable[tuple[str, str]], where: str) -> None:
+    "Raise UsageError for an arm that is of one part already."
+    for key in keys:
+        if key[1]:
             refuse(
                 where,
                 "part is about arms that go by a name alone",
-                shown((name, part)),
+                shown(key),
                 "Leave part out, or give one DataFrame of each model",
                 error=UsageError,
             )
-        with of_part(name if len(frames) > 1 else ""):
-            parts_of[name] = frames_of_parts(frame, column, where)
-    names = [*dict.fromkeys(part for parts in parts_of.values() for part in parts)]
-    left_out = [part for part in names if any(part not in of for of in parts_of.values())]
-    if left_out and (not intersect or len(left_out) == len(names)):
-        _refuse_left_out(left_out[0], parts_of, column, where)
-    divided = {
-        (name, part): frame
-        for name, parts in parts_of.items()
-        for part, frame in parts.items()
-        if part not in left_out
-    }
-    return Parted(frames=divided, left_out=left_out)
 
 
 def _refuse_left_out(

@@ -726,7 +726,7 @@ def with_tables_read(
     A score may go by its name in `metrics`. Raises UsageError for options of tables where
     there is none."""
     arms = _with_runs(arms, options)
-    if options.get("part") is not None and any(map(is_table, arms.values())):
+    if _are_divided(arms, options):
         return _with_parts(arms, metrics, score, options)
     if score is not None and all(map(_holds_scores, arms.values())):
         return Given(
@@ -748,6 +748,11 @@ def with_tables_read(
     return Given(
         arms=arms, metrics=metrics_of_scores(metrics, [*arms.values()]), options=options
     )
+
+
+def _are_divided(arms: Mapping[object, object], options: Mapping[str, object]) -> bool:
+    "Whether there are tables to divide by a column of texts or tasks."
+    return options.get("part") is not None and any(map(is_table, arms.values()))
 
 
 def _with_parts(
@@ -1159,7 +1164,8 @@ def compare(  # noqa: PLR0913 (a parameter for each rule that is typed often)
     lacks; same_unit=True takes scores as they are, however far apart.
     cluster: to what items belong that are not independent, a list for arrays or the name of a
     column for tables. Of tables also id="example_id", repeats="mean" (rows of one id are
-    averaged) and part="text" (each value of that column is judged by itself). DataFrames with losses and tokens, or with answers, need no score; those with a
+    averaged) and part="text" (each value of that column is judged by itself). DataFrames
+    with losses and tokens, or with answers, need no score; those with a
     column of seeds are runs, which need metrics=["loss"].
 
     >>> compare(f1_old, f1_new, score="f1", margin=0.01)

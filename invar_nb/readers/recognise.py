@@ -886,7 +886,8 @@ def _check_tasks(
             missing = [task for task in arms[owner] if task not in arms[other]]
             shared = [task for task in arms[owner] if task in arms[other]]
             if missing:
-                noun = "text" if arms[owner][missing[0]].kind == "losses" else "task"
+                is_text = reader is TABLE and arms[owner][missing[0]].kind == "losses"
+                noun = "text" if is_text else "task"
                 owner_of_none = f"{paths[other]} ({other})"
                 _refuse_missing_task(missing[0], owner_of_none, shared, reader, noun)
 

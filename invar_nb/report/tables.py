@@ -574,11 +574,10 @@ MOST_BEST = 3  # candidates of a part that a cut table keeps because they may be
 
 def best_rows(document: Document, most: int = MOST_BEST) -> set[tuple[str, str]]:
     "(candidate, part) of those that may be the best of their part; `most` of each part."
-    return {
-        (name, ranking.part)
-        for ranking in document.rankings
-        for name in best_names(document, ranking)[:most]
-    }
+    rows = set()
+    for ranking in document.rankings:
+        rows |= {(name, ranking.part) for name in best_names(document, ranking)[:most]}
+    return rows
 
 
 def answer_table(document: Document) -> Table:
