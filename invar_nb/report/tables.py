@@ -150,6 +150,15 @@ class Table:
         last = Line(cells=[text, *blanks], is_title=True)
         return replace(self, lines=[*self._with_gaps(sorted(order[:most])), last])
 
+    def within(self, most: int) -> "Table":
+        "The table cut to at most `most` lines, those that say what is left out included."
+        table = self
+        n_kept = most
+        while len(table.lines) > most and n_kept > 1:
+            n_kept -= 1
+            table = self.first(n_kept)
+        return table
+
     def _priority(self, i: int) -> tuple[bool, bool, int, float]:
         "Sort key of the i-th line: titles, then the best candidates, then the worst claims."
         line = self.lines[i]
