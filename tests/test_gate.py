@@ -748,8 +748,9 @@ def test_the_rows_that_a_report_writes_accept_its_losses_slices_too(docs, shell)
     d = judged(docs, shell, MARKS)
     lost = [row["key"] for row in d["rows"] if row["claim"] == "regressed"]
     assert {"kind law", None} <= {key["slice"] for key in lost} and d["exit"]["code"] == 1
-    summary = (docs / "r/summary.md").read_text()
-    pasted = re.search("```toml\n(.*?)```", summary, re.S)[1]
+    assert "report.md and report.html have the rows" in (docs / "r/summary.md").read_text()
+    assert "[[accepted]]\nup_to" in (docs / "r/report.html").read_text()
+    pasted = re.search("```toml\n(.*?)```", (docs / "r/report.md").read_text(), re.S)[1]
     assert 3 <= pasted.count("[[accepted]]") <= len(lost) and 'slice = "kind law"' in pasted
     accepted = judged(docs, shell, MARKS + pasted)
     assert accepted["exit"]["rule"] == "accepted_loss", accepted["exit"]["because"]
@@ -763,7 +764,7 @@ def test_the_terminal_leads_to_the_row_where_a_study_file_is_used(docs, shell):
     marks_with_losses(docs)
     (docs / "study.toml").write_text(MARKS)
     _, out, _ = shell("compare --study study.toml --out r -q")
-    assert "Known loss? The [[accepted]] to paste is in r/summary.md" in out
+    assert "Known loss? The [[accepted]] to paste is in r/report.md" in out
     _, out, _ = shell("compare old.csv new.csv --score correct --out s -q")
     assert "[[accepted]]" not in out
 

@@ -13,7 +13,7 @@ __all__ = ['FIELDS', 'ELSEWHERE', 'worst_first', 'Table', 'Study', 'check_rules_
 # %% ../../nbs/comparison/18_study.ipynb #17c96d2c
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, NoReturn, TypedDict, Unpack
 
 from ..arms.arm import Arm, is_frame, listed
@@ -25,6 +25,7 @@ from .few_units import BlindSpot
 from invar_nb.comparison.given import (
     OF_TABLES,
     arms_of_arrays,
+    divide_frames,
     is_array,
     is_array_of_any_shape,
     is_path,
@@ -725,6 +726,7 @@ class StudyOptions(MoreRules, total=False):
         object  # of tables the column of what examples belong to; `compare`: of arrays too
     )
     id: str  # column of a table that names the items
+    part: str  # column of a table that names the text or task of each row
     repeats: str  # of an id in a table: refuse, mean, unequal
 
 
@@ -748,6 +750,8 @@ def with_tables_read(
     A score may go by its name in `metrics`. Raises UsageError for options of tables where
     there is none."""
     arms = _with_runs(arms, options)
+    if _are_divided(arms, options):
+        return _with_parts(arms, metrics, score, options)
     if score is not None and all(map(_holds_scores, arms.values())):
         return Given(
             arms=arms_of_arrays(arms, score, options, where_of(arms)),
@@ -767,6 +771,43 @@ def with_tables_read(
         options = without(options, *OF_TABLES)
     return Given(
         arms=arms, metrics=metrics_of_scores(metrics, [*arms.values()]), options=options
+    )
+
+
+def _are_divided(arms: Mapping[object, object], options: Mapping[str, object]) -> bool:
+    "Whether there are tables to divide by a column of texts or tasks."
+    return options.get("part") is not None and any(map(is_table, arms.values()))
+
+
+def _with_parts(
+    arms: Mapping[tuple[str, str], object],
+    metrics: object,
+    score: str | Sequence[str] | None,
+    options: Mapping[str, object],  # with `part`
+) -> Given:
+    "As `with_tables_read`, of DataFrames whose rows are of several texts or tasks."
+    where = where_of(arms)
+    others = [value for value in arms.values() if not is_frame(value)]
+    if others:
+        refuse(
+            where,
+            "part is about DataFrames here",
+            type(others[0]).__name__,
+            'Of files write compare_models("base.csv", ["q8.csv"], part="text")',
+            error=UsageError,
+        )
+    parted = divide_frames(
+        arms, options["part"], intersect=bool(options.get("intersect")), where=where
+    )
+    given = with_tables_read(parted.frames, metrics, score, without(options, "part"))
+    if not parted.left_out:
+        return given
+    return replace(
+        given,
+        arms={
+            key: arm.changed(provenance={**arm.provenance, "tasks_left_out": parted.left_out})
+            for key, arm in given.arms.items()
+        },
     )
 
 
@@ -836,7 +877,8 @@ def study(  # noqa: PLR0913 (a parameter for each rule that is typed often)
     """Compare all arms with the baseline of their part; without candidates, evaluate them.
 
     An arm may be a DataFrame or the path of a table with score="f1", and then also with
-    cluster="document", id="example_id", repeats="mean" and better="lower".
+    cluster="document", id="example_id", repeats="mean" and better="lower". Of DataFrames
+    part="text" judges each value of that column by itself.
     Raises ContractError, UsageError.
 
     >>> study({"baseline": old, "q8": new, "q4": newer}, score="f1", cluster="document")
@@ -896,10 +938,21 @@ def compare_tables(
     options: Mapping[str, object],  # fields of Rules, and how to read the tables
 ) -> Study:
     "Compare two tables of scores, losses or answers; raises ContractError, UsageError."
+    if options.get("part") is not None:
+        return _compare_parts(tables, score, options)
     rules = without(options, *OF_TABLES)
     if score is not None:
         rules = without(rules, "better")
     return study_of_two(read_tables(tables, score, options), rules)
+
+
+def _compare_parts(
+    tables: Sequence[object], score: str | None, options: Mapping[str, object]
+) -> Study:
+    "Compare two tables whose rows are of several texts or tasks."
+    if all(map(is_path, tables)):
+        return compare_files(tables, {**options, "score": score})
+    return study_of_two(tables, {**options, "score": score})
 
 
 def compare_arrays(
@@ -961,13 +1014,21 @@ def check_seeds(values: Sequence[object], metrics: object) -> None:
     )
 
 
+def _cure_of_several(values: Sequence[object]) -> str:
+    "What to write for several candidates in paths or DataFrames; losses have no score."
+    if all(map(is_path, values)):
+        return 'Several candidates: compare_models("base", ["q8", "q4"])'
+    arms = '{"baseline": old, "q8": new, "q4": newer}'
+    if all(map(measure_in, values)):
+        return f"Several candidates: study({arms})"
+    return f'Several candidates: study({arms}, score="f1")'
+
+
 def refuse_compare(values: Sequence[object], metrics: object = ()) -> NoReturn:
     "Raise UsageError: `compare` cannot use these values; the message says what it takes."
     check_seeds(values, metrics)
     if len(values) > 2 and all(is_frame(value) or is_path(value) for value in values):
-        cure = (
-            'Several candidates: study({"baseline": old, "q8": new, "q4": newer}, score="f1")'
-        )
+        cure = _cure_of_several(values)
     elif len(values) > 2 or any(map(holds_pairs, values)):
         cure = 'Several candidates: study({"baseline": arm, "q8": arm})'
     elif all(map(is_frame, values)):
@@ -1126,8 +1187,9 @@ def compare(  # noqa: PLR0913 (a parameter for each rule that is typed often)
     (text="wiki.jsonl") are taken as well. intersect=True leaves out examples that one arm
     lacks; same_unit=True takes scores as they are, however far apart.
     cluster: to what items belong that are not independent, a list for arrays or the name of a
-    column for tables. Of tables also id="example_id" and repeats="mean" (rows of one id are
-    averaged). DataFrames with losses and tokens, or with answers, need no score; those with a
+    column for tables. Of tables also id="example_id", repeats="mean" (rows of one id are
+    averaged) and part="text" (each value of that column is judged by itself). DataFrames
+    with losses and tokens, or with answers, need no score; those with a
     column of seeds are runs, which need metrics=["loss"].
 
     >>> compare(f1_old, f1_new, score="f1", margin=0.01)

@@ -55,6 +55,7 @@ from invar_nb.readers.llama_cpp import (
 from .lm_eval import LM_EVAL
 from invar_nb.readers.named_columns import (
     ARRAYS,
+    PARTS,
     TABLE,
     USUAL,
     cure_side_by_side,
@@ -873,7 +874,11 @@ def _keep_shared_tasks(arms: Mapping[str, dict[str, Arm]]) -> None:
             by_task[task] = arm.changed(provenance=provenance)
 
 
-def _check_tasks(arms: Mapping[str, Mapping[str, Arm]], reader: Reader) -> None:
+def _check_tasks(
+    arms: Mapping[str, Mapping[str, Arm]],
+    reader: Reader,
+    paths: Mapping[str, str | os.PathLike],  # name -> where its arms are from
+) -> None:
     "Refuse arms if a candidate lacks a task of the baseline, or has one more."
     base, *candidates = arms
     for name in candidates:
@@ -881,12 +886,21 @@ def _check_tasks(arms: Mapping[str, Mapping[str, Arm]], reader: Reader) -> None:
             missing = [task for task in arms[owner] if task not in arms[other]]
             shared = [task for task in arms[owner] if task in arms[other]]
             if missing:
-                _refuse_missing_task(missing[0], other, shared, reader)
+                is_text = reader is TABLE and arms[owner][missing[0]].kind == "losses"
+                noun = "text" if is_text else "task"
+                owner_of_none = f"{paths[other]} ({other})"
+                _refuse_missing_task(missing[0], owner_of_none, shared, reader, noun)
 
 
-def _refuse_missing_task(task: str, name: str, shared: list[str], reader: Reader) -> None:
+def _refuse_missing_task(
+    task: str,
+    place: str,  # the arm that lacks it: its path and name
+    shared: list[str],
+    reader: Reader,
+    noun: str,  # what a part is: a text or a task
+) -> None:
     "Refuse arms because one of them lacks a task; the error names the tasks that both have."
-    cure = "Compare runs of the same tasks"
+    cure = f"Compare runs of the same {noun}s"
     if shared and "tasks" in reader.options:
         cure = (
             f"Both have {listed(shared)}: say intersect=True to compare these, or ask for "
@@ -896,8 +910,8 @@ def _refuse_missing_task(task: str, name: str, shared: list[str], reader: Reader
         cure = f"Both have {listed(shared)}: say intersect=True to compare these"
     refuse(
         "read_together",
-        "both must have the same tasks",
-        f"no task {task!r} in the {name}",
+        f"both must have the same {noun}s",
+        f"no {noun} {task!r} in {place}",
         cure,
         error=PairingError,
     )
@@ -949,6 +963,16 @@ def _check_other_files(folder: Path, files: Collection[Path], kind: str) -> None
         )
 
 
+def _column_of_texts(path: Path, reading: Reading) -> str | None:
+    "The column of a table that names the text of each row; None where none seems to."
+    if not path.is_file() or find_source(path, reading) is not TABLE:
+        return None
+    names = first_names(path)
+    if reading.part in names:
+        return reading.part
+    return next((name for name in sorted(names) if name.lower() in PARTS), None)
+
+
 def _check_folders(
     paths: Mapping[str, Path],
     files: Mapping[str, Mapping[str, Path]],  # name -> text -> file
@@ -960,8 +984,17 @@ def _check_folders(
     for name, path in paths.items():
         if files[name]:
             continue
+        kind = find_source(path, reading).name
         cure = "Compare the files of one tool with each other"
-        if path.is_file():
+        column = _column_of_texts(path, reading)
+        if column:
+            kind = f"a file of several texts, in its column {column!r}"
+            cure = (
+                f"Write the rows of each text into a file of its own, such as {example.name}, "
+                f"in a folder of its model; or give one such file of each model and say "
+                f"part={column!r}"
+            )
+        elif path.is_file():
             cure = (
                 f"Name the file of the same text, such as {example}; or put it into a folder "
                 f"of its model, called {text}{suffix_of(path)} if it is of {text!r}"
@@ -969,7 +1002,7 @@ def _check_folders(
         refuse(
             _TOGETHER,
             f"{path} must be a folder with one file for each text, as {folder} is",
-            find_source(path, reading).name,
+            kind,
             cure,
             error=UsageError,
         )
@@ -1180,7 +1213,7 @@ def _read_results(
     arms = _read_each(paths, readers, reading)
     if reading.intersect:
         _keep_shared_tasks(arms)
-    _check_tasks(arms, reader)
+    _check_tasks(arms, reader, paths)
     if reading.intersect:
         _keep_shared_items(arms)
     return {

@@ -305,6 +305,7 @@ def summary_paragraphs(document: Document) -> list[str]:
     "The paragraphs below the table of summary.md."
     lines = [
         f"{cut(models_line(document), 250)}. {cut(texts_line(document), 250)}".strip(),
+        best_line(document, most=None),
         ignored_line(document),
         rests_line(document, answer_rows(document)),
         kernels_sentence(document),

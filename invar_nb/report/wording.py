@@ -4,20 +4,22 @@
 
 # %% auto #0
 __all__ = ['EXIT_FIRST', 'MOST_NAMED', 'LOSSES', 'METHODS', 'NOISY_SETTINGS', 'EXPLAINED', 'BY_A_LOSS', 'MOST_ACCEPTED',
-           'exit_sentence', 'choice_sentence', 'flips_text', 'Heading', 'heading_of', 'model_names', 'title_of',
-           'models_line', 'part_text', 'texts_line', 'units_text', 'all_units_text', 'seeds_test_text', 'over_sentence',
-           'reason_of_windows', 'seeds_sentences', 'unit_nouns', 'is_dominated', 'family_sentences', 'level_sentence',
-           'no_spread_sentence', 'margins_sentence', 'lacks_margin', 'no_margin_sentence', 'perhaps_within_sentence',
-           'is_perhaps_within', 'is_loss', 'has_own_margin', 'of_mean_sentences', 'only_difference_sentence',
-           'margins_both_ways', 'against_name_sentences', 'nats_sentence', 'pairing_sentence', 'levels_rest_line',
-           'repeats_sentence', 'lower_perplexity_sentence', 'rests_sentences', 'rests_line', 'ignored_line', 'dof_of',
-           'discordance_of', 'chance_to_find', 'smallest_found', 'bears_claim', 'has_known_rates', 'rate_text', 'Laws',
-           'laws_of', 'rates_of_one', 'rates_of_several', 'rule_clause', 'may_err', 'rule_line', 'unmeasured_line',
+           'MOST_PASTED', 'exit_sentence', 'choice_sentence', 'flips_text', 'Heading', 'heading_of', 'model_names',
+           'title_of', 'models_line', 'part_text', 'texts_line', 'units_text', 'all_units_text', 'seeds_test_text',
+           'over_sentence', 'reason_of_windows', 'seeds_sentences', 'unit_nouns', 'is_dominated', 'family_sentences',
+           'level_sentence', 'no_spread_sentence', 'margins_sentence', 'lacks_margin', 'no_margin_sentence',
+           'perhaps_within_sentence', 'within_margin_sentence', 'is_perhaps_within', 'is_loss', 'has_own_margin',
+           'of_mean_sentences', 'only_difference_sentence', 'margins_both_ways', 'against_name_sentences',
+           'nats_sentence', 'pairing_sentence', 'levels_rest_line', 'repeats_sentence', 'parts_sentence',
+           'lower_perplexity_sentence', 'rests_sentences', 'rests_line', 'ignored_line', 'dof_of', 'discordance_of',
+           'chance_to_find', 'smallest_found', 'bears_claim', 'has_known_rates', 'rate_text', 'Laws', 'laws_of',
+           'rates_of_one', 'rates_of_several', 'rule_clause', 'may_err', 'rule_line', 'unmeasured_line',
            'kernels_sentence', 'own_metrics', 'blind_line', 'found_sentence', 'settings_text', 'noise_lines',
            'weights_lines', 'looks_line', 'exit_needs_words', 'exit_note', 'first_failed', 'deciding_gates',
-           'gate_line', 'deciding_candidates', 'required_lines', 'passages_of', 'passage_lines', 'Note', 'best_line',
-           'next_note', 'next_line', 'losses_to_accept', 'row_to_paste', 'accept_sentence', 'exit_is_told',
-           'fact_lines', 'setting_details', 'leading_family', 'families_text', 'ranking_lines']
+           'gate_line', 'deciding_candidates', 'required_lines', 'passages_of', 'passage_lines', 'Note', 'best_names',
+           'best_line', 'next_note', 'next_line', 'losses_to_accept', 'row_to_paste', 'rows_to_paste', 'paste_sentence',
+           'page_of_rows', 'accept_sentence', 'exit_is_told', 'fact_lines', 'setting_details', 'leading_family',
+           'families_text', 'ranking_lines']
 
 # %% ../../nbs/report/08_wording.ipynb #wrd02
 import json
@@ -26,6 +28,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from ..comparison.claim import WITHIN
 from ..comparison.difference import change_number
 from invar_nb.comparison.family import (
     EXCHANGEABLE,
@@ -66,6 +69,7 @@ from invar_nb.report.doubts import (
     same_weights_clause,
     share_at_cut_off,
     tokens_at_cut_off,
+    unused_parts,
     with_labels,
 )
 from .figures import show
@@ -384,6 +388,21 @@ def perhaps_within_sentence(document: Document, leads: Sequence[RowSection]) -> 
     return f"Regressed, after correction perhaps by less than the margin: {text}."
 
 
+def within_margin_sentence(rows: Iterable[RowSection]) -> str:
+    """What is corrected in 'worse within margin', a claim about a row of a family; else ''.
+
+    That there is a change rests on a p-value adjusted for the family. That it is within the
+    margin rests on the row's own interval."""
+    claims = {row.claim for row in rows}
+    names = [f"'{claim}'" for claim in WITHIN if claim in claims]
+    if not names:
+        return ""
+    return (
+        f"In {' and '.join(names)} only the direction is corrected: 'within margin' is by the "
+        "row's own interval."
+    )
+
+
 def is_perhaps_within(row: RowSection) -> bool:
     "Whether the test of a change beyond the margin, which a row's family allows, shows none."
     p_value = row.adjusted.beyond
@@ -488,6 +507,14 @@ def repeats_sentence(document: Document) -> str:
     return ""
 
 
+def parts_sentence(document: Document) -> str:
+    "Which column seems to name texts or tasks that are judged together; '' if none does."
+    for arm in document.arms.values():
+        for sentence in unused_parts(arm):
+            return sentence
+    return ""
+
+
 def lower_perplexity_sentence(document: Document) -> str:
     "Why the perplexities of logits files differ from those of logs; '' where none is cut."
     most = max(map(tokens_at_cut_off, document.arms.values()), default=0)
@@ -513,11 +540,13 @@ def rests_sentences(
     yield over_sentence(units, leads)
     if any(of_pair.kind == "items" for of_pair in units):
         yield repeats_sentence(document)
+    yield parts_sentence(document)
     yield reason_of_windows(units)
     if is_over_seeds:
         yield from seeds_sentences(units)
     elif len(leads) > 1 and not document.looks:
         yield from family_sentences(leads)
+        yield within_margin_sentence(leads)
         yield perhaps_within_sentence(document, leads)
     yield lower_perplexity_sentence(document)
     yield level_sentence(document)
@@ -999,7 +1028,19 @@ def _notes(document: Document, in_shell: bool) -> Iterator[Note]:
         yield from (Note(text=line) for line in lines)
 
 
-def best_line(document: Document) -> str:
+def best_names(document: Document, ranking: RankingSection) -> list[str]:
+    "The candidates of a ranking that may be the best, the best estimate first."
+    return [
+        row.key.candidate
+        for row in leads_of(document, ranking).values()
+        if ranking.may_be_best.get(row.key.candidate, 0.0) > alpha_of(row.value.level)
+    ]
+
+
+def best_line(
+    document: Document,
+    most: int | None = MOST_NAMED,  # names that are written; None: all
+) -> str:
     """'May be the best: q8, q6.' of a ranking of which not all may be; '' of others.
 
     The candidates that no other one is shown to be better than, as report.html marks them.
@@ -1007,18 +1048,12 @@ def best_line(document: Document) -> str:
     if len(document.rankings) != 1 or not document.rankings[0].may_be_best:
         return ""
     ranking = document.rankings[0]
-    rows = leads_of(document, ranking).values()  # the best first
-    names = [
-        row.key.candidate
-        for row in rows
-        if ranking.may_be_best.get(row.key.candidate, 0.0) > alpha_of(row.value.level)
-    ]
+    names = best_names(document, ranking)
     if len(names) == len(ranking.may_be_best):
         return f"May be the best: any of the {len(names)}."
-    text = ", ".join(names[:MOST_NAMED])
-    if len(names) > MOST_NAMED:
-        text += f" and {len(names) - MOST_NAMED} more"
-    return f"May be the best: {text}."
+    if most is None or len(names) <= most:
+        return f"May be the best: {', '.join(names)}."
+    return f"May be the best: {', '.join(names[:most])} and {len(names) - most} more."
 
 
 def next_note(document: Document, *, in_shell: bool = True) -> Note:
@@ -1038,7 +1073,8 @@ BY_A_LOSS = (  # rules of exit code 1 that an accepted loss can lift
     "few_units_decide",
 )
 
-MOST_ACCEPTED = 5  # losses of which a report writes the row
+MOST_ACCEPTED = 20  # losses of which a report writes the row
+MOST_PASTED = 2  # losses of which summary.md, which is posted as a comment, has the row
 
 
 def losses_to_accept(document: Document) -> list[RowSection]:
@@ -1131,19 +1167,41 @@ def _more_losses(n: int) -> str:
     return f" (the first {MOST_ACCEPTED} of {n} losses; write the others alike)"
 
 
+def _new_losses(document: Document) -> list[RowSection]:
+    "The rows whose loss a study file could accept, and has not accepted before."
+    rows = losses_to_accept(document)
+    return _without_covered([row for row in rows if not row.words.accepted])
+
+
+def rows_to_paste(document: Document) -> str:
+    "The rows [[accepted]] of the losses that made the exit code; '' where none did."
+    rows = _new_losses(document)[:MOST_ACCEPTED]
+    return "\n\n".join(filter(None, (row_to_paste(row, document) for row in rows)))
+
+
+def paste_sentence(document: Document) -> str:
+    "What to do with the rows that can be pasted."
+    n = len(_new_losses(document))
+    return f"To accept a known loss, add its row to the study file{_more_losses(n)}:"
+
+
+def page_of_rows(document: Document) -> str:
+    "The file of a report in which the rows to paste stand: summary.md has room for few."
+    return "summary.md" if len(_new_losses(document)) <= MOST_PASTED else "report.md"
+
+
 def accept_sentence(document: Document) -> str:
     "How to accept a loss that is known; '' where no such loss made the exit code."
-    rows = losses_to_accept(document)
-    new_rows = _without_covered([row for row in rows if not row.words.accepted])
-    blocks = [row_to_paste(row, document) for row in new_rows[:MOST_ACCEPTED]]
-    pasted = "\n\n".join(filter(None, blocks))
+    pasted = rows_to_paste(document)
     texts = []
-    if any(row.words.accepted for row in rows):
+    if any(row.words.accepted for row in losses_to_accept(document)):
         texts.append("Renew `expires` or `up_to` of its `[[accepted]]` in the study file.")
-    if pasted:
+    if pasted and page_of_rows(document) == "summary.md":
+        texts.append(f"{paste_sentence(document)}\n\n```toml\n{pasted}\n```")
+    elif pasted:
         texts.append(
-            "To accept a known loss, add its row to the study file"
-            f"{_more_losses(len(new_rows))}:\n\n```toml\n{pasted}\n```"
+            "To accept a known loss, add its row to the study file: report.md and "
+            "report.html have the rows, ready to paste."
         )
     return " ".join(texts)
 

@@ -157,7 +157,7 @@ def save_report(
     """
     from invar_nb.report.answer import summary
     from invar_nb.report.report import has_changed_examples
-    from invar_nb.report.wording import accept_sentence
+    from invar_nb.report.wording import accept_sentence, page_of_rows
 
     report.save(out, force=force, journals=journals)
     post_summary(report.to_markdown())
@@ -173,7 +173,8 @@ def save_report(
         f"Check:  invar-nb verify {folder}",
     ]
     if "study" in TYPED.get() and accept_sentence(report.content):
-        lines.append(f"Known loss? The [[accepted]] to paste is in {out / 'summary.md'}")
+        page = out / page_of_rows(report.content)
+        lines.append(f"Known loss? The [[accepted]] to paste is in {page}")
     if has_changed_examples(report.content, report.arms):
         lines.append(f"Examples lost and won: invar-nb export {folder} --examples")
     return report.document() | facts, "\n".join(lines)
