@@ -155,6 +155,7 @@ def pilot_of_study(
         candidate_runs=source.arms[key].runs,
         intersect=source.rules.intersect,
         drop_failed=source.rules.drop_failed,
+        stopped_ok=source.rules.stopped_ok,
     )
 
 

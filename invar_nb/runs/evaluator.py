@@ -6,8 +6,8 @@
 __all__ = ['HIGHER', 'LOWER', 'DIRECTIONS', 'LINEAR', 'LOG', 'MOST_SEEDS', 'DEFAULT_MARGIN', 'MetricSpec', 'written_mean',
            'geometric_mean', 'fieller_interval', 'Columns', 'compared_columns', 'runs_difference', 'decide',
            'all_equal', 'not_worse', 'seeds_for_power', 'Judgement', 'ShownRuns', 'RunsComparison', 'compare_runs',
-           'share_of', 'judge_runs', 'judge_many', 'Evaluator', 'RunsArm', 'specs_of', 'with_shares', 'compared_values',
-           'judge_candidates', 'levels_of_runs', 'against_name', 'ends_assumed', 'study_runs']
+           'share_of', 'judge_runs', 'judge_many', 'Evaluator', 'RunsArm', 'specs_of', 'with_shares', 'choice_of_seeds',
+           'compared_values', 'judge_candidates', 'levels_of_runs', 'against_name', 'ends_assumed', 'study_runs']
 
 # %% ../../nbs/runs/01_evaluator.ipynb #c002
 import math
@@ -24,6 +24,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 # %% ../../nbs/runs/01_evaluator.ipynb #c003
+from ..arms.arm import listed
 from ..arms.pair import LOWER_SHARES, in_shares, likely_factor
 from ..comparison.claim import Verdict, read_size
 from ..comparison.claim_words import margin_text, span_text
@@ -51,6 +52,7 @@ from ..metrics.metric import Metric
 from ..readers.named_columns import usual_direction
 from invar_nb.runs.runs import (
     ASSUMED,
+    STOPPED,
     ExperimentResult,
     RunPairs,
     as_runs,
@@ -59,6 +61,7 @@ from invar_nb.runs.runs import (
     pair_runs,
     runs_of_frame,
     spelled,
+    with_ends,
 )
 from ..statistics.jackknife import Jackknife
 from ..statistics.multiplicity import PROCEDURES, adjust
@@ -809,7 +812,7 @@ def compare_runs(
     baseline_runs: Iterable,  # one ExperimentResult (or row of a runs file) a seed
     candidate_runs: Iterable,  # the same seeds
     hypothesis_id: int = 0,  # kept in the verdict
-    **seeds: bool,  # intersect, drop_failed: which seeds `pair_runs` may leave out
+    **seeds: bool,  # intersect, drop_failed, stopped_ok: which seeds `pair_runs` takes
 ) -> RunsComparison:
     "Compare two arms on one metric, seed by seed; seeds that differ raise a PairingError."
     where = "compare_runs"
@@ -887,7 +890,7 @@ def judge_runs(
     baseline_runs: Iterable,  # one ExperimentResult (or row of a runs file) a seed
     candidate_runs: Iterable,  # the same seeds
     hypothesis_id: int = 0,  # kept in the verdict
-    **seeds: bool,  # intersect, drop_failed: as in `compare_runs`
+    **seeds: bool,  # intersect, drop_failed, stopped_ok: as in `compare_runs`
 ) -> Verdict:
     "Compare two arms on one metric and return the verdict alone."
     return compare_runs(
@@ -1079,17 +1082,22 @@ def _share_of_text(
     if size.is_percent or spec.scale == LOG:
         return size.value
     numeric = replace(spec, improvement_threshold=DEFAULT_MARGIN)
-    seeds = {"intersect": rules.intersect, "drop_failed": rules.drop_failed}
-    values = compared_values(numeric, arms, **seeds)
+    values = compared_values(numeric, arms, **choice_of_seeds(rules))
     if not values:
         return DEFAULT_MARGIN  # no seed is compared, so any margin does
     return share_of(size.value, [values[seed] for seed in sorted(values)], spec.name)
 
 
+def choice_of_seeds(rules: Rules) -> dict[str, bool]:
+    "The rules that choose the seeds which are compared, as `pair_runs` takes them."
+    names = ("intersect", "drop_failed", "stopped_ok")
+    return {name: getattr(rules, name) for name in names}
+
+
 def compared_values(
     spec: MetricSpec,
     arms: Mapping[tuple[str, str], "RunsArm"],  # the baseline first
-    **seeds: bool,  # the rules intersect and drop_failed, which choose the seeds
+    **seeds: bool,  # of `choice_of_seeds`
 ) -> dict[int, float]:
     "Seed -> the baseline's value of a metric, for seeds that some candidate has too."
     baseline, *candidates = (
@@ -1182,7 +1190,8 @@ def levels_of_runs(arms: Mapping[tuple[str, str], RunsArm], rules: Rules) -> Stu
         logged.pop("seed", None)
         for name in rules.metrics or logged:
             as_choice(name, logged, where="evaluate", name="metrics", error=UsageError)
-            values = _values_over_seeds(arm.runs, name)
+            arms_of_name = with_ends({BASELINE: arm.runs}, name, rules.stopped_ok)
+            values = _values_over_seeds(arms_of_name[BASELINE], name)
             rows.append(_level_row(part, name, values, rules.level))
     return Study(arms=dict(arms), rules=rules, rows=tuple(rows), measured={})
 
@@ -1259,8 +1268,7 @@ def _compare_candidates(
                     spec,
                     baseline_runs=arms[BASELINE, part].runs,
                     candidate_runs=arms[name, part].runs,
-                    intersect=rules.intersect,
-                    drop_failed=rules.drop_failed,
+                    **choice_of_seeds(rules),
                 )
                 for spec in specs
             ]
@@ -1321,6 +1329,7 @@ def _seeds_left_out(
     arms: Mapping[tuple[str, str], RunsArm],
     part: str,
     compared: Mapping[str, Sequence[RunsComparison]],
+    stopped_ok: bool,
 ) -> Iterator[str]:
     "Yield a sentence for each candidate of which seeds were left out."
     for name, (c, *_) in compared.items():
@@ -1332,11 +1341,29 @@ def _seeds_left_out(
                 "baseline": arms[BASELINE, part].runs,
                 "candidate": arms[name, part].runs,
             }
+            runs = with_ends(runs, c.spec.name, stopped_ok)
             yield (
                 f"{subject}Seeds of which a run failed are left out: "
                 f"{_seeds_text(c.pairs.dropped)}. {find_failures(runs, c.spec.name).counts}. "
                 "Seeds that survive may be the easy ones."
             )
+
+
+def _runs_that_stopped(
+    arms: Mapping[tuple[str, str], RunsArm], metric: str, rules: Rules
+) -> Iterator[str]:
+    "Yield a sentence on runs that stopped early and count as finished, as the rules say."
+    if not rules.stopped_ok:
+        return
+    ended = with_ends({name: arm.runs for (name, _), arm in arms.items()}, metric)
+    stopped = [
+        f"seed {run.seed} of {name} {run.detail}"
+        for name, runs in ended.items()
+        for run in runs
+        if run.terminal == STOPPED
+    ]
+    if stopped:
+        yield f"Runs that stopped early count as finished: {listed(stopped)}."
 
 
 def _directions_assumed(
@@ -1411,7 +1438,8 @@ def study_runs(
     notes = [
         *ends_assumed(arms),
         *_directions_assumed(specs, rules.better),
-        *_seeds_left_out(arms, part, compared),
+        *_seeds_left_out(arms, part, compared, rules.stopped_ok),
+        *_runs_that_stopped(arms, specs[0].name, rules),
     ]
     return Study(
         arms=dict(arms),

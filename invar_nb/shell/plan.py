@@ -498,6 +498,7 @@ def _plan_of_pilot(
             candidate_runs=others[0].runs,
             intersect=rules.intersect,
             drop_failed=rules.drop_failed,
+            stopped_ok=rules.stopped_ok,
         )
     elif others:
         pilot = pair(pilot, *others)
