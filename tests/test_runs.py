@@ -1844,6 +1844,103 @@ def against_adamw(*names):
     return ("--column", f"arm=optimizer=adamw,{','.join(names)}", "--metric", "val_loss")
 
 
+def write_trainer_runs(folder, **changes):
+    "Six seeds of two arms at step 500; seed 2 of lion with its state changed."
+    for arm, loss in (("adamw", 2.30), ("lion", 2.28)):
+        for seed in range(6):
+            steps = range(100, 600, 100)
+            state = {
+                "global_step": 500,
+                "log_history": [
+                    {
+                        "step": s,
+                        "eval_loss": loss
+                        + (500 - s) / 1000
+                        + seed % 3 / 50
+                        + (arm == "lion") * seed / 900,
+                    }
+                    for s in steps
+                ],
+            }
+            if (arm, seed) == ("lion", 2):
+                last = changes.get("global_step", 500)
+                last = changes.pop("last", last)
+                kept = [row for row in state["log_history"] if row["step"] <= last]
+                state |= {**changes, "log_history": kept}
+            run = folder / arm / f"seed{seed}"
+            run.mkdir(parents=True)
+            (run / "trainer_state.json").write_text(json.dumps(state))
+    return folder / "adamw", folder / "lion"
+
+
+EARLY = {
+    "EarlyStoppingCallback": {
+        "args": {"early_stopping_patience": 3},
+        "attributes": {"early_stopping_patience_counter": 3},
+    }
+}
+
+
+@pytest.mark.parametrize(
+    "changes, says",
+    [
+        ({"global_step": 300}, "seed 2 stopped at step 300 of 500;"),
+        ({"global_step": 300, "max_steps": 400}, "seed 2 stopped at step 300 of 400;"),
+        ({"last": 300}, "seed 2 stopped writing eval_loss at step 300 of 500;"),
+        ({"global_step": 300, "max_steps": 500, "stateful_callbacks": EARLY}, ""),
+        ({"global_step": 500, "max_steps": 500}, ""),
+    ],
+)
+def test_a_run_of_the_trainer_that_stopped_early_did_not_finish(tmp_path, changes, says):
+    "Its last evaluation, at step 300, was compared with those of step 500."
+    arms = write_trainer_runs(tmp_path, **changes)
+    line = ("compare", *arms, "--metric", "eval_loss", "--out")
+    code, text = shell(*line, tmp_path / "r")
+    if not says:
+        assert code in (0, 1) and "stopped" not in text and "over 6 seeds" in text, text
+        return
+    assert code == 5 and says in text and "1 of 6 candidate runs" in text, text
+    assert "stopped_ok=true" in text and "drop_failed=true" in text, text
+    code, text = shell(*line, tmp_path / "d", "--set", "drop_failed=true")
+    assert code in (0, 1) and "over 5 seeds" in text and "Left out: seed 2" in text, text
+    code, text = shell(*line, tmp_path / "s", "--set", "stopped_ok=true")
+    assert code in (0, 1) and "over 6 seeds" in text, text
+    document = json.loads((tmp_path / "s" / "report.json").read_text())
+    assert any(
+        "stopped early count as finished: seed 2 of candidate" in note
+        for note in document["warnings"]
+    ), document["warnings"]
+    assert shell("verify", tmp_path / "s")[0] == 0
+    evidence = (tmp_path / "r" / "candidate.jsonl").read_text().splitlines()
+    assert json.loads(evidence[2])["other"]["last_steps"]["eval_loss"] == 300
+    code, text = shell("plan", *arms, "--metric", "eval_loss", "--set", "stopped_ok=true")
+    assert code == 0 and "Pilot: 6 seeds" in text, text
+    with_python = {"metrics": "eval_loss", "better": "lower"}
+    baseline, candidate = map(read_runs, arms)
+    failed = study({"baseline": baseline, "candidate": candidate}, **with_python)
+    assert "stopped" in str(failed) and failed.claim != "improved"
+    assert (
+        len(
+            study(
+                {"baseline": baseline, "candidate": candidate}, stopped_ok=True, **with_python
+            ).rows
+        )
+        == 1
+    )
+    code, text = shell("evaluate", arms[1], "--metric", "eval_loss", "--out", tmp_path / "e")
+    if "global_step" in changes and "max_steps" in changes:
+        assert code == 3 and "--set stopped_ok=true" in text, text
+
+
+def test_a_checkpoint_a_save_before_the_end_is_a_finished_run():
+    from invar_nb.readers.forms import _end_of_state
+
+    state = {"global_step": 500, "max_steps": 520, "save_steps": 100}
+    assert _end_of_state(state, True)["terminal"] == "ok"
+    assert _end_of_state(state, False)["terminal"] == "stopped"
+    assert _end_of_state({**state, "global_step": 400}, True)["terminal"] == "stopped"
+
+
 def test_checkpoints_of_one_run_are_no_seeds(tmp_path):
     "Two checkpoints of one run gave `Improved over 2 seeds`."
     for arm, loss in (("base", 2.1), ("new", 2.0)):

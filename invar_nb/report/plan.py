@@ -241,8 +241,9 @@ def _evidence_of_runs(source: RunsComparison, goal: Goal) -> Evidence:
             "plan_comparison",
             "every run of a pilot must have ended well",
             source.pairs.failure,
-            "Run it again, or leave its seed out with --set drop_failed=true, or "
-            "drop_failed=True in Python",
+            "Run it again, or leave its seed out with --set drop_failed=true "
+            "(drop_failed=True in Python); if it was stopped early on purpose, take it as "
+            "finished with --set stopped_ok=true (stopped_ok=True)",
         )
     _check_pilot(d, d, 2, goal)
     spec = replace(source.spec, improvement_threshold=goal.margin or 0.0)

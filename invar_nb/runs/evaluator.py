@@ -24,7 +24,6 @@ import numpy as np
 from scipy.special import stdtrit
 
 # %% ../../nbs/runs/01_evaluator.ipynb #c003
-from ..arms.arm import listed
 from ..arms.pair import LOWER_SHARES, in_shares, likely_factor
 from ..comparison.claim import Verdict, read_size
 from ..comparison.claim_words import margin_text, span_text
@@ -1203,11 +1202,14 @@ def _values_over_seeds(runs: Sequence[ExperimentResult], metric: str) -> tuple[f
     reasons = ((run.seed, find_failure(run, metric)) for run in runs)
     failed = [f"the run of seed {seed} {reason}" for seed, reason in reasons if reason]
     if failed:
+        cure = "Repeat it: a mean over the runs that survived would be too good"
+        if any(run.terminal == STOPPED for run in runs):
+            cure += "; where it was stopped early on purpose, say --set stopped_ok=true"
         refuse(
             "evaluate",
             "every run must have ended well",
             f"{failed[0]} ({len(failed)} of {len(runs)} failed)",
-            "Repeat it: a mean over the runs that survived would be too good",
+            cure,
         )
     values = {run.seed: run.metrics[metric] for run in runs}
     if len(values) < len(runs):
@@ -1349,6 +1351,11 @@ def _seeds_left_out(
             )
 
 
+def _stop_text(name: str, run: ExperimentResult) -> str:
+    "Which run stopped and where: 'seed 2 of lion at step 300 of 500'."
+    return f"seed {run.seed} of {name} {run.detail}".rstrip()
+
+
 def _runs_that_stopped(
     arms: Mapping[tuple[str, str], RunsArm], metric: str, rules: Rules
 ) -> Iterator[str]:
@@ -1356,14 +1363,11 @@ def _runs_that_stopped(
     if not rules.stopped_ok:
         return
     ended = with_ends({name: arm.runs for (name, _), arm in arms.items()}, metric)
-    stopped = [
-        f"seed {run.seed} of {name} {run.detail}"
-        for name, runs in ended.items()
-        for run in runs
-        if run.terminal == STOPPED
-    ]
+    stopped = []
+    for name, runs in ended.items():
+        stopped += [_stop_text(name, run) for run in runs if run.terminal == STOPPED]
     if stopped:
-        yield f"Runs that stopped early count as finished: {listed(stopped)}."
+        yield f"Runs that stopped early count as finished: {'; '.join(stopped)}."
 
 
 def _directions_assumed(
