@@ -2235,3 +2235,62 @@ def test_a_score_of_runs_is_refused_with_the_call_that_works():
     assert compare(*examples, score="val_loss").rows[0].value.units == "items"
     with pytest.raises(UsageError, match="cluster is about"):
         compare(old, new, metrics=["val_loss"], cluster="hours")
+
+
+def test_the_rationale_says_which_tests_were_adjusted_together():
+    "'0.048 by holm over 4 tests' was Holm over two metrics, then over two candidates."
+    from dataclasses import replace
+
+    from invar_nb.runs.evaluator import judge_candidates
+
+    rng = np.random.default_rng(4)
+    arms = {}
+    for arm, (loss, accuracy) in {"a": (0, 0), "b": (0.03, 0.01), "c": (0.1, 0.05)}.items():
+        noise = rng.normal(0, 0.02, (6, 2))
+        arms[arm] = [
+            {"seed": s, "loss": 2 - loss + x, "accuracy": 0.7 + accuracy + y, "terminal": "ok"}
+            for s, (x, y) in enumerate(noise)
+        ]
+
+    def compared(name, *metrics):
+        kinds = {"loss": "lower", "accuracy": "higher"}
+        return [
+            compare_runs(
+                MetricSpec(metric, kinds[metric]),
+                baseline_runs=arms["a"],
+                candidate_runs=arms[name],
+            )
+            for metric in metrics
+        ]
+
+    both = {name: compared(name, "loss", "accuracy") for name in "bc"}
+    for procedure, words in (
+        ("holm", "Holm over this candidate's 2 metrics, then over 2 candidates"),
+        (
+            "benjamini_hochberg",
+            "Benjamini-Hochberg over this candidate's 2 metrics, then Holm over 2 candidates",
+        ),
+    ):
+        for row in judge_candidates(both, procedure).values():
+            assert {c.correction for c in row} == {words}
+            assert words in row[0].verdict.rationale
+    for c in judge_candidates(both)["b"]:  # as the words say: each list by Holm, then times 2
+        own = holm([each.p_value for each in both["b"]])[
+            both["b"].index(
+                replace(
+                    c,
+                    adjusted_p_value=None,
+                    multiplicity=None,
+                    family=1,
+                    n_metrics=1,
+                    n_candidates=1,
+                )
+            )
+        ]
+        assert c.adjusted_p_value in (pytest.approx(own), pytest.approx(min(1, 2 * own)))
+    one = judge_candidates({name: compared(name, "loss") for name in "bc"})
+    assert one["b"][0].correction == "Holm over 2 candidates"
+    alone = judge_candidates({"b": both["b"]})
+    assert alone["b"][0].verdict.multiplicity == "Holm over 2 tests"
+    mixed = judge_candidates({"b": both["b"], "c": compared("c", "loss")})
+    assert "this candidate's one metric" in mixed["c"][0].correction

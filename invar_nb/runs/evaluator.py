@@ -486,6 +486,12 @@ class ShownRuns(Shown):
         )
 
 # %% ../../nbs/runs/01_evaluator.ipynb #c038
+_NAMES_OF_PROCEDURES = {  # word of the rule `multiplicity` -> its authors
+    "holm": "Holm",
+    "benjamini_hochberg": "Benjamini-Hochberg",
+}
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RunsComparison(ShownRuns):
     "Two arms compared on one metric, with their runs paired by seed."
@@ -496,6 +502,26 @@ class RunsComparison(ShownRuns):
     adjusted_p_value: float | None = None  # for several tests; None: not adjusted
     multiplicity: str | None = None  # procedure of that adjustment: one of PROCEDURES
     family: int = 1  # number of tests that are adjusted together
+    n_metrics: int = 1  # number of tests of this candidate
+    n_candidates: int = 1  # number of candidates over which Holm adjusts once more
+
+    @property
+    def correction(self) -> str:
+        "How the p-value was adjusted, as text: 'Holm over 2 candidates'; '' if it was not."
+        if not self.multiplicity:
+            return ""
+        within = _NAMES_OF_PROCEDURES[self.multiplicity]
+        over_candidates = f"over {self.n_candidates} candidates"
+        if self.n_candidates < 2:
+            return f"{within} over {counted(self.family, 'tests')}"
+        if self.family == self.n_candidates:  # one test of each
+            return f"Holm {over_candidates}"
+        metrics = f"over this candidate's {counted(self.n_metrics, 'metrics')}"
+        if self.n_metrics == 1:
+            metrics = "over this candidate's one metric"
+        if self.multiplicity == "holm":
+            return f"{within} {metrics}, then {over_candidates}"
+        return f"{within} {metrics}, then Holm {over_candidates}"
 
     @property
     def level(self) -> float:
@@ -563,7 +589,7 @@ def _tests_text(c: RunsComparison) -> str:
     p_text = f"p = {c.p_value:.2g}" if c.p_value >= 1e-4 else "p < 0.0001"
     text = f"{name} test, {p_text}"
     if c.multiplicity:
-        text += f", {c.judgement.p_value:.2g} by {c.multiplicity} over {c.family} tests"
+        text += f", {c.judgement.p_value:.2g} by {c.correction}"
     columns = compared_columns(c.spec, c.pairs.baseline, c.pairs.candidate)
     changes = np.subtract(columns.candidate, columns.baseline)
     if not all_equal(c.difference) and _has_outlier(changes):
@@ -763,7 +789,7 @@ def _verdict_of(
         beyond_margin=is_changed and _is_beyond(d, m),
         not_worse=not_worse(d, m, _is_better(c)),
         adjusted_p_value=c.adjusted_p_value,
-        multiplicity=f"{c.multiplicity} over {c.family} tests" if c.multiplicity else None,
+        multiplicity=c.correction or None,
     )
 
 
@@ -923,14 +949,14 @@ def judge_many(
         keys.add(key)
     p_values = [c.p_value for c in comparisons if c.p_value is not None]
     adjusted = adjust(p_values, multiplicity)
-    return _with_adjusted(comparisons, adjusted, multiplicity, len(p_values))
+    facts = {"multiplicity": multiplicity, "family": len(p_values)}
+    return _with_adjusted(comparisons, adjusted, **facts, n_metrics=len(p_values))
 
 
 def _with_adjusted(
     comparisons: Iterable[RunsComparison],
     adjusted: np.ndarray,  # p-values of the comparisons that were tested, in their order
-    multiplicity: str,
-    family: int,  # number of tests
+    **facts: str | int,  # how they were adjusted: fields of `RunsComparison`
 ) -> tuple[RunsComparison, ...]:
     "The comparisons with their adjusted p-values; those not tested are returned as they are."
     p_values = iter(adjusted.tolist())
@@ -939,7 +965,6 @@ def _with_adjusted(
         if c.p_value is None:
             judged.append(c)
             continue
-        facts = {"multiplicity": multiplicity, "family": family}
         judged.append(replace(c, adjusted_p_value=next(p_values), **facts))
     return tuple(judged)
 
@@ -1163,13 +1188,12 @@ def judge_candidates(
     if len(p_values) < 2:
         return judged
     family = sum(p.size for p in p_values.values())
-    has_several_metrics = family > len(p_values)
-    procedures = [multiplicity, "holm"] if has_several_metrics else ["holm"]
-    procedure = " and ".join(dict.fromkeys(procedures))
     # A candidate with all its hypotheses rejected passes its share of the error on.
     adjusted = pass_on([*p_values.values()])
     for name, p in zip(p_values, adjusted, strict=True):
-        judged[name] = _with_adjusted(judged[name], p, procedure, family)
+        facts = {"multiplicity": multiplicity, "family": family}
+        counts = {"n_metrics": p.size, "n_candidates": len(p_values)}
+        judged[name] = _with_adjusted(judged[name], p, **facts, **counts)
     return judged
 
 
