@@ -2294,3 +2294,28 @@ def test_the_rationale_says_which_tests_were_adjusted_together():
     assert alone["b"][0].verdict.multiplicity == "Holm over 2 tests"
     mixed = judge_candidates({"b": both["b"], "c": compared("c", "loss")})
     assert "this candidate's one metric" in mixed["c"][0].correction
+
+
+def test_a_table_of_several_arms_is_planned_and_compared_as_its_message_says(tmp_path):
+    table = write_recipes(tmp_path / "w.csv", "optimizer,config.seed,eval/val_loss")
+    rows = table.read_text().splitlines()
+    more = [f"{rows[0]},Runtime,state"]
+    more += [f"{row},{5000 + 7 * i},finished" for i, row in enumerate(rows[1:])]
+    table.write_text("\n".join(more) + "\n")
+    for command in ("compare", "plan"):
+        code, text = shell(command, table)
+        assert code == 2 and "has several arms" in text, text
+        cure = re.search(rf"invar-nb {command} (.*?), the baseline first", text)[1]
+        assert cure.endswith("--metric eval/val_loss"), cure
+        code, text = shell(command, *cure.split(), "--out", tmp_path / f"of-{command}")
+        assert code in (0, 1), text
+    how = ("--column", "arm=optimizer=adamw,lion")
+    code, text = shell("plan", table, *how)
+    assert code == 2 and "(columns: eval/val_loss," in text, text
+    cure = re.search(r"Write: invar-nb plan (.*?)\.(?: |$)", text)[1]
+    assert cure.count(str(table)) == 1, cure
+    code, text = shell("plan", *cure.split())
+    assert code == 0 and re.search(r"Planned: \d+ seeds for eval/val_loss\.", text), text
+    two = ("--metric", "eval/val_loss", "--metric=Runtime")
+    code, text = shell("plan", table, *how, *two)
+    assert code == 2 and "one metric" in text and "eval/val_loss and Runtime" in text, text

@@ -617,7 +617,8 @@ def plan_sentences(plan: Plan) -> Iterator[str]:
     "Sentences on the planned run, its goal, whether the text is enough, and the pilot."
     if plan.decided:
         yield f"The pilot already decides: {plan.decided}. For the goal asked:"
-    yield f"Planned: {_size_text(plan)}."
+    of_metric = f" for {plan.metric.name}" if plan.units == "seeds" else ""
+    yield f"Planned: {_size_text(plan)}{of_metric}."
     yield f"Goal: {_goal_text(plan)}; {confidence_text(plan.goal.level)} % interval."
     if plan.text is not None:
         yield _text_sentence(plan)
