@@ -1653,6 +1653,36 @@ def test_the_action_gates_on_questions(job):
     ], ran["said"]
 
 
+@pytest.mark.parametrize("kind", ["scores", "answers"])
+def test_a_baseline_that_is_a_table_becomes_a_copy_of_the_candidate(
+    tmp_path, shell, monkeypatch, kind
+):
+    "The same command runs again, with the columns that it names."
+    monkeypatch.chdir(tmp_path)
+    noise = random.Random(3)
+    for name, chance in (("base", 0.5), ("better", 0.9)):
+        rows = []
+        for i in range(240):
+            row = {"id": f"q{i}", "page": f"p{i // 2}"}
+            is_right = noise.random() < chance
+            if kind == "answers":
+                row |= {"label": "yes", "prediction": "yes" if is_right else "no"}
+            else:
+                row["passed"] = is_right
+            rows.append(row)
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    line = "compare base.jsonl better.jsonl --column cluster=page --require not-worse -q"
+    before = (tmp_path / "base.jsonl").read_bytes()
+    worse = line.replace("base.jsonl better.jsonl", "better.jsonl base.jsonl")
+    assert shell(f"{worse} --update-baseline --out w")[0] == 1
+    assert (tmp_path / "base.jsonl").read_bytes() == before
+    code, out, err = shell(f"{line} --update-baseline --out r")
+    assert code == 0 and out.endswith("base.jsonl is now a copy of better.jsonl.\n"), err
+    assert (tmp_path / "base.jsonl").read_bytes() == (tmp_path / "better.jsonl").read_bytes()
+    code, out, err = shell(f"{line} --update-baseline --out s --fail-inconclusive")
+    assert code in (0, 1, 4) and "Clusters" not in err and "clusters" not in err, err
+
+
 def test_a_baseline_of_answers_is_renewed_by_the_rules(quiz, shell):
     from invar_nb import read_predictions
 

@@ -2126,8 +2126,60 @@ def test_arrays_without_ids_are_not_cut_to_one_length():
     "Which of them lacks its number no array says, so that pairs in order would be wrong."
     values = FEWER.to_numpy()
     for options in ({}, {"intersect": True}):
-        with pytest.raises(PairingError, match="or pass two Series with ids as their index"):
+        with pytest.raises(PairingError, match="or pass Series with ids as their index"):
             compare(values, values[1:], score="f1", **options)
+
+
+def test_an_index_that_only_one_of_two_arrays_has_does_not_pair_them():
+    "Sorted by another column, index and place differ; the array has places alone."
+    rng = np.random.default_rng(2)
+    order = rng.permutation(60)
+    before = pd.Series(rng.random(60), index=range(60)).iloc[order]
+    after = before + rng.normal(0.05, 0.02, 60)
+    by_index = compare(before, after, score="f1")
+    for old, new in (
+        (before, after.to_numpy()),
+        (before.to_numpy(), after),
+        (before.tolist(), after),
+    ):
+        result = compare(old, new, score="f1")
+        assert result.delta == pytest.approx((after - before).mean())
+        assert result.interval.low == pytest.approx(by_index.interval.low)
+    with pytest.raises(PairingError, match="equally long"):
+        compare(before, after.to_numpy()[1:], score="f1")
+
+
+def test_answers_of_which_no_cluster_changed_are_bounded_by_the_clusters_that_could():
+    passed = pd.Series(np.arange(600) % 4 > 0)
+    pages = np.repeat(np.arange(200), 3)
+    result = compare(passed, passed.copy(), score="passed", cluster=pages, margin=0.05)
+    bound = 1 - 0.025 ** (1 / 200)  # of a share of which 0 of 200 were seen
+    assert result.units == "clusters" and result.delta == 0
+    assert tuple(result.interval)[:2] == pytest.approx((-bound, bound))
+    assert result.claim == "equivalent"
+    narrow = compare(passed, passed.copy(), score="passed", cluster=pages, margin=0.01)
+    assert narrow.claim == "inconclusive"
+    few = compare(passed[:21], passed[:21].copy(), score="passed", cluster=pages[:21])
+    assert few.claim == "inconclusive"
+
+
+def test_arrays_are_studied_and_evaluated_as_they_are_compared():
+    rng = np.random.default_rng(4)
+    old = pd.Series(rng.random(80))
+    new, newer = old - 0.1, old + rng.normal(0, 0.3, 80)
+    pages = np.repeat(np.arange(20), 4)
+    both = compare(old, new, score="f1", cluster=pages)
+    several = study(
+        {"baseline": old, "new": new, "newer": newer.to_numpy()}, score="f1", cluster=pages
+    )
+    assert several["new"].value.delta == both.delta
+    assert several["new"].value.units == both.units == "clusters"
+    alone = evaluate(old, score="f1")
+    assert alone["f1"].value.estimate == pytest.approx(old.mean())
+    with pytest.raises(UsageError, match=r"one dimension; got shape \(80, 1\)"):
+        compare(old.to_numpy()[:, None], new.to_numpy()[:, None], score="f1")
+    with pytest.raises(UsageError, match="Pass DataFrames in their place"):
+        study({"baseline": old, "new": new}, score="f1", by="topic")
 
 
 def test_of_a_frame_the_column_is_taken_by_its_ids(tmp_path):

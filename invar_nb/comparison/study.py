@@ -62,7 +62,6 @@ from .study_rows import judge_study, margin_of_text
 from .units import check_by, counted
 from ..foundations.interval import Fallback, Forest, Interval, Shown
 from invar_nb.foundations.refuse import (
-    PairingError,
     UsageError,
     as_choice,
     of_part,

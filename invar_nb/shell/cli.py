@@ -299,12 +299,13 @@ def compare(
     facts, text = save_report(report, out, force, compared.journals)
     if not update_baseline:
         return facts, text
-    updated, sentence = update(Path(baseline), compared, report, force)
+    updated, sentence = update(baseline, candidates, compared, report, force)
     return facts | updated, f"{text}\n{sentence}"
 
 
 def update(
-    baseline: Path,
+    baseline: str,
+    candidates: object,  # the one candidate, or its name -> path
     compared: object,  # a Compared, as `compare_all` returns it
     report: object,  # the Report of its study
     force: bool,
@@ -313,15 +314,26 @@ def update(
 
     Returns what the command prints: (facts for --json, a sentence).
     """
-    from invar_nb.shell.baseline_file import reason_to_keep, write_baseline
+    from invar_nb.shell.arm_kind import arm_kind
+    from invar_nb.shell.baseline_file import (
+        copy_baseline,
+        file_to_copy,
+        paths_of,
+        reason_to_keep,
+        write_baseline,
+    )
 
     reason = reason_to_keep(compared.study, report.exit)
     if reason and not force:
         sentence = f"Kept: {baseline}, since {reason}. To take it all the same, add --force."
         return {"updated_baseline": None}, sentence
+    path = Path(baseline).expanduser()
+    file = file_to_copy(baseline, arm_kind(baseline), paths_of(candidates))
+    if file is not None:
+        return copy_baseline(file, path)
     key = compared.study.row.key
     candidate = compared.study.arms[key.candidate, key.part]
-    return write_baseline(candidate, baseline.expanduser())
+    return write_baseline(candidate, path)
 
 # %% ../../nbs/shell/32_cli.ipynb #c031
 @command(
