@@ -2319,3 +2319,32 @@ def test_a_table_of_several_arms_is_planned_and_compared_as_its_message_says(tmp
     two = ("--metric", "eval/val_loss", "--metric=Runtime")
     code, text = shell("plan", table, *how, *two)
     assert code == 2 and "one metric" in text and "eval/val_loss and Runtime" in text, text
+
+
+def test_frames_of_runs_that_are_not_two_lead_to_study():
+    pandas = pytest.importorskip("pandas")
+    rows = [
+        {
+            "optimizer": name,
+            "config.seed": seed,
+            "loss": 2 + shift + seed % 3 / 50 + seed * shift / 90,
+        }
+        for name, shift in (("adamw", 0), ("lion", 0.1), ("sgd", 0.2))
+        for seed in range(6)
+    ]
+    table = pandas.DataFrame(rows)
+    arms = dict(iter(table.groupby("optimizer")))
+    with pytest.raises(
+        UsageError, match=r"got 3\. Several candidates: study\(\{'baseline'"
+    ) as error:
+        compare(*arms.values(), metrics=["loss"])
+    call = re.search(r"(study\(.*\))\.", str(error.value))[1]
+    old, new, newer = arms.values()
+    found = eval(call, {"study": study, "old": old, "new": new, "newer": newer})
+    assert len(found.rows) == 2
+    with pytest.raises(UsageError, match=r"groupby\(.optimizer.\)"):
+        compare(table)
+    with pytest.raises(UsageError, match="none in argument 2 of 2"):
+        compare(old, new.iloc[:0], metrics=["loss"])
+    with pytest.raises(UsageError, match="has no rows"):
+        study({"baseline": old, "lion": new.iloc[:0]}, metrics=["loss"])
