@@ -2346,5 +2346,5 @@ def test_frames_of_runs_that_are_not_two_lead_to_study():
         compare(table)
     with pytest.raises(UsageError, match="none in argument 2 of 2"):
         compare(old, new.iloc[:0], metrics=["loss"])
-    with pytest.raises(UsageError, match="has no rows"):
+    with pytest.raises(UsageError, match="must have rows; got none in .lion."):
         study({"baseline": old, "lion": new.iloc[:0]}, metrics=["loss"])

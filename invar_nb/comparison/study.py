@@ -532,8 +532,7 @@ def _refuse_no_arm(value: object, where: str) -> NoReturn:
         )
     elif is_frame(value):
         cure = 'Say which column is the score: score="f1"'
-        if len(value) == 0:
-            cure = "It has no rows: check how they were selected"
+
     elif is_array(value):
         cure = (
             'Scores(ids=range(len(f1)), values=f1, score="f1") makes one of an array; of '
@@ -714,6 +713,19 @@ class Given:
     options: dict[str, object]
 
 
+def _check_rows_of_arms(arms: Mapping[object, object]) -> None:
+    "Raise UsageError for a DataFrame without rows, by the name of its arm."
+    for key, value in arms.items():
+        if is_frame(value) and len(value) == 0:
+            refuse(
+                "study",
+                "an arm must have rows",
+                f"none in {key!r}",
+                "Check how its rows were selected",
+                error=UsageError,
+            )
+
+
 def with_tables_read(
     arms: Mapping[object, object],  # as given: arms, runs, paths and DataFrames
     metrics: object,
@@ -724,6 +736,7 @@ def with_tables_read(
 
     A score may go by its name in `metrics`. Raises UsageError for options of tables where
     there is none."""
+    _check_rows_of_arms(arms)
     arms = _with_runs(arms, options)
     if score is not None and all(map(_holds_scores, arms.values())):
         return Given(
