@@ -558,6 +558,7 @@ def _refuse_no_arm(value: object, where: str) -> NoReturn:
         )
     elif is_frame(value):
         cure = 'Say which column is the score: score="f1"'
+
     elif is_array(value):
         cure = (
             'Scores(ids=range(len(f1)), values=f1, score="f1") makes one of an array; of '
@@ -739,6 +740,19 @@ class Given:
     options: dict[str, object]
 
 
+def _check_rows_of_arms(arms: Mapping[object, object]) -> None:
+    "Raise UsageError for a DataFrame without rows, by the name of its arm."
+    for key, value in arms.items():
+        if is_frame(value) and len(value) == 0:
+            refuse(
+                "study",
+                "an arm must have rows",
+                f"none in {key!r}",
+                "Check how its rows were selected",
+                error=UsageError,
+            )
+
+
 def with_tables_read(
     arms: Mapping[object, object],  # as given: arms, runs, paths and DataFrames
     metrics: object,
@@ -749,6 +763,7 @@ def with_tables_read(
 
     A score may go by its name in `metrics`. Raises UsageError for options of tables where
     there is none."""
+    _check_rows_of_arms(arms)
     arms = _with_runs(arms, options)
     if _are_divided(arms, options):
         return _with_parts(arms, metrics, score, options)
@@ -992,6 +1007,41 @@ def holds_pairs(value: object) -> bool:
     return any(isinstance(item, (Pair, Mapping)) for item in items)
 
 
+def _check_rows_of(values: Sequence[object]) -> None:
+    "Raise UsageError for a DataFrame without rows; it is named by its place."
+    for place, value in enumerate(values, 1):
+        if is_frame(value) and len(value) == 0:
+            refuse(
+                "compare",
+                "a DataFrame must have rows",
+                f"none in argument {place} of {len(values)}",
+                "Check how its rows were selected",
+                error=UsageError,
+            )
+
+
+def _check_number_of_runs(frames: Sequence[object], metrics: Sequence[object]) -> None:
+    "Raise UsageError for one DataFrame of runs, or for more than two, and lead to `study`."
+    if len(frames) == 2 or not all(runs_in(frame) for frame in frames):
+        return
+    chosen = f"metrics={metrics!r}" if metrics else 'metrics=["loss"]'
+    arms = "{'baseline': old, 'b': new, 'c': newer}"
+    cure = f"Several candidates: study({arms}, {chosen})"
+    if len(frames) == 1:
+        cure = (
+            "Split it by the column that names the arm, as {name: rows for name, rows in "
+            'frame.groupby("optimizer")}, call one of them "baseline", and pass all to '
+            f"study(arms, {chosen})"
+        )
+    refuse(
+        "compare",
+        "it takes two DataFrames of runs",
+        len(frames),
+        cure,
+        error=UsageError,
+    )
+
+
 def check_seeds(values: Sequence[object], metrics: object) -> None:
     """Raise UsageError for DataFrames of runs, by the metrics asked for, without seeds.
 
@@ -999,6 +1049,7 @@ def check_seeds(values: Sequence[object], metrics: object) -> None:
     if not all(map(is_frame, values)):
         return
     names = [metrics] if isinstance(metrics, (str, Metric)) else [*metrics]
+    _check_number_of_runs(values, names)
     columns = [str(name) for name in values[0].columns]
     if not names or not {*names} <= {*columns}:
         return
@@ -1214,6 +1265,7 @@ def compare(  # noqa: PLR0913 (a parameter for each rule that is typed often)
     check_options(rules)
     if score is None and are_two_paths(values):
         return compare_files(values, options)
+    _check_rows_of(values)
     values = arms_of_runs(values, score, options)
     score, options["metrics"] = score_and_metrics(score, metrics, values)
     if are_two_tables(values, score):

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['SEEDS', 'LOSSES', 'ANSWERS', 'RUNS', 'CURVES', 'NAMED', 'TEXTS', 'READERS', 'QUESTIONS', 'first_names', 'is_losses',
            'is_answers', 'is_runs', 'refuse_runs', 'named_only', 'curves_of', 'refuse_curves', 'recognise_texts',
-           'read_texts', 'describe_kinds', 'cure_of_one_table', 'suggested_arms', 'UnrecognisedError', 'evidence_at',
-           'find_source', 'read_together', 'read_arms']
+           'read_texts', 'describe_kinds', 'cure_of_one_table', 'likely_metrics', 'suggested_arms', 'UnrecognisedError',
+           'evidence_at', 'find_source', 'read_together', 'read_arms']
 
 # %% ../../nbs/readers/20_recognise.ipynb #c008
 import codecs
@@ -29,7 +29,7 @@ from ..arms.pair import in_one_unit, shared_items
 from ..arms.window_losses import WindowLosses, refuse_zeros
 from ..files.answers import read_predictions
 from ..files.losses import REQUIRED, losses_bytes, read_losses
-from ..files.tables import read_table, suffix_of, unpack
+from ..files.tables import Table, read_table, suffix_of, unpack
 from invar_nb.foundations.refuse import (
     ContractError,
     PairingError,
@@ -60,6 +60,7 @@ from invar_nb.readers.named_columns import (
     USUAL,
     cure_side_by_side,
     text_id,
+    usual_direction,
 )
 from .reader import Example, Reader, Reading, json_lines
 from .translations import TRANSLATIONS
@@ -454,16 +455,72 @@ def _words_of_arms(cells: Sequence, keys: Sequence, are_runs: bool) -> list[str]
     return words if _have_same_items(texts, keys) else []
 
 
-def cure_of_one_table(path: str) -> str:
+def cure_of_one_table(
+    path: str,
+    metrics: Sequence[str] = (),  # of runs, as typed; (): the likeliest
+    command: str = "compare",  # or plan
+) -> str:
     "What to do with one table of two models, as rows or as columns; '' where it holds none."
     arms = suggested_arms(path)
     if arms:
-        command = shlex.join(["invar-nb", "compare", path, "--column", f"arm={arms}"])
-        return f"{path} has several arms: {command}, the baseline first"
+        words = ["invar-nb", command, path, "--column", f"arm={arms}"]
+        words += _metrics_of_runs(path, metrics, without=arms.partition("=")[0])
+        return f"{path} has several arms: {shlex.join(words)}, the baseline first"
     try:
         return cure_side_by_side(path, read_table(as_path(path)).names)
     except (ContractError, OSError):
         return ""
+
+
+_EVALUATED = ("eval", "evaluation", "val", "valid", "validation", "test")  # words of names
+
+
+def likely_metrics(values: Mapping[str, Collection]) -> list[str]:  # name -> different values
+    """The columns of runs in the order in which they may be the metric, the likeliest first.
+
+    Columns with one value, or an unknown direction, come last. Of the others those of an
+    evaluation come first: a training loss is rarely compared."""
+
+    def is_unlikely(name: str) -> tuple[bool, bool, bool]:
+        "The key to sort by."
+        words = {*re.split("[^a-z]+", name.lower())}
+        return len(values[name]) < 2, not usual_direction(name), words.isdisjoint(_EVALUATED)
+
+    return sorted((name for name in values if name != "seed"), key=is_unlikely)
+
+
+def _metrics_of_runs(path: str, metrics: Sequence[str], without: str) -> list[str]:
+    "The options --metric for a table of runs: as typed, else the likeliest; [] for others."
+    try:
+        table = read_table(as_path(path))
+    except (ContractError, OSError):
+        return []
+    if not any(name.strip().lower() in SEEDS for name in table.names):
+        return []
+    chosen = metrics or likely_metrics(_columns_of_numbers(table, without))[:1]
+    words = []
+    for name in chosen:
+        words += ["--metric", name]
+    if any(usual_direction(name) is None for name in chosen):
+        words += ["--better", "lower"]
+    return words
+
+
+def _columns_of_numbers(table: Table, without: str) -> dict[str, set]:
+    "Column -> its different values, for columns of numbers that are neither seed nor arm."
+    return {
+        name: {*cells}
+        for name, cells in table.columns.items()
+        if name != without and name.strip().lower() not in SEEDS and _holds_numbers(cells)
+    }
+
+
+def _holds_numbers(cells: Sequence) -> bool:
+    "Whether a column has numbers, or text that spells them; a failed run may have none."
+    try:
+        return len([float(cell) for cell in cells if cell not in (None, "")]) > 0
+    except (TypeError, ValueError):
+        return False
 
 
 def suggested_arms(path: str | os.PathLike) -> str | None:

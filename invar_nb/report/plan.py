@@ -155,6 +155,7 @@ def pilot_of_study(
         candidate_runs=source.arms[key].runs,
         intersect=source.rules.intersect,
         drop_failed=source.rules.drop_failed,
+        stopped_ok=source.rules.stopped_ok,
     )
 
 
@@ -240,8 +241,9 @@ def _evidence_of_runs(source: RunsComparison, goal: Goal) -> Evidence:
             "plan_comparison",
             "every run of a pilot must have ended well",
             source.pairs.failure,
-            "Run it again, or leave its seed out with --set drop_failed=true, or "
-            "drop_failed=True in Python",
+            "Run it again, or leave its seed out with --set drop_failed=true "
+            "(drop_failed=True in Python); if it was stopped early on purpose, take it as "
+            "finished with --set stopped_ok=true (stopped_ok=True)",
         )
     _check_pilot(d, d, 2, goal)
     spec = replace(source.spec, improvement_threshold=goal.margin or 0.0)
@@ -615,7 +617,8 @@ def plan_sentences(plan: Plan) -> Iterator[str]:
     "Sentences on the planned run, its goal, whether the text is enough, and the pilot."
     if plan.decided:
         yield f"The pilot already decides: {plan.decided}. For the goal asked:"
-    yield f"Planned: {_size_text(plan)}."
+    of_metric = f" for {plan.metric.name}" if plan.units == "seeds" else ""
+    yield f"Planned: {_size_text(plan)}{of_metric}."
     yield f"Goal: {_goal_text(plan)}; {confidence_text(plan.goal.level)} % interval."
     if plan.text is not None:
         yield _text_sentence(plan)

@@ -987,7 +987,8 @@ def required_lines(document: Document) -> Iterator[str]:
         else:
             yield (
                 "Run what failed again; or add --set drop_failed=true, which leaves out seeds "
-                "of which a run failed, and says so."
+                "of which a run failed, and says so. Runs that were stopped early on purpose "
+                "count as finished with --set stopped_ok=true."
             )
         return
     failed = first_failed(document)

@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['app', 'Answer', 'MOST_ANNOUNCED', 'MUST_BE_A_REPORT', 'command', 'post_summary', 'save_report', 'of_one_table',
-           'names_of_arms', 'check_arms', 'compare', 'update', 'plan', 'planned_arms', 'Sharding', 'check_scored',
-           'score', 'merge', 'answer_questions', 'evaluate', 'diff', 'find_report', 'read_document', 'verify', 'card',
-           'export', 'init', 'doctor', 'demo', 'help_of', 'main']
+           'names_of_arms', 'check_arms', 'compare', 'update', 'plan', 'check_one_metric', 'planned_arms', 'Sharding',
+           'check_scored', 'score', 'merge', 'answer_questions', 'evaluate', 'diff', 'find_report', 'read_document',
+           'verify', 'card', 'export', 'init', 'doctor', 'demo', 'help_of', 'main']
 
 # %% ../../nbs/shell/32_cli.ipynb #c005
 import os
@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -26,7 +27,7 @@ import typer
 import invar_nb
 
 # %% ../../nbs/shell/32_cli.ipynb #c007
-from .error_lines import OK, REFUSED, REGRESSED, describe_error
+from .error_lines import OK, REFUSED, REGRESSED, TYPED_WORDS, describe_error
 from .help_text import HelpCommand, HelpGroup
 from .options import TYPED, grouped, panel, suggest, usage
 from .out_folder import PLAN_FILES, check_out, free_out
@@ -249,7 +250,7 @@ def check_arms(request: Request) -> None:
         is_model = Path(baseline, "config.json").is_file()
         word = "score" if is_model else "evaluate"
         cure += f"; for one alone: invar-nb {word} {baseline}"
-        cure = cure_of_one_table(baseline) or cure
+        cure = cure_of_one_table(baseline, request.job.asked.metric or ()) or cure
     usage("compare needs BASELINE and CANDIDATE", got, cure)
 
 # %% ../../nbs/shell/32_cli.ipynb #c025
@@ -360,6 +361,7 @@ def plan(
     ) = None,
 ):
     "How much text, or how many seeds, are enough? Plans from a pilot, or from files."
+    check_one_metric()
     job = Job(scoring=scoring, columns=columns, output=output)
     request = of_one_table(
         read_study(scoring.study, baseline, candidates or None, job, scoring.keys)
@@ -377,6 +379,20 @@ def plan(
     from invar_nb.shell.plan import save_plan
 
     return save_plan(arguments, planning, job, folder, force=force, save=out is not None)
+
+
+def check_one_metric() -> None:
+    "Raise UsageError for several --metric of a plan, of which the last would count."
+    words = TYPED_WORDS.get()
+    metrics = [after for word, after in pairwise(words) if word == "--metric"]
+    metrics += [word.partition("=")[2] for word in words if word.startswith("--metric=")]
+    if len(metrics) > 1:
+        usage(
+            "a plan is for one metric, whose unit its margin has",
+            " and ".join(metrics),
+            f"Keep one, such as --metric {metrics[0]}, and plan for each by itself: the "
+            "largest plan is enough for all",
+        )
 
 
 def planned_arms(request: Request) -> dict[str, str]:

@@ -522,6 +522,9 @@ class Columns:
         reads="files runs",
     ) = False
     drop_failed: file_key(bool, "For runs: leave out seeds with a failed run.", "runs") = False
+    stopped_ok: file_key(
+        bool, "For runs: take runs that stopped before their last step as finished.", "runs"
+    ) = False
 
     def __post_init__(self):
         "Take `--column score=NAME` for `--score NAME`; UsageError where they differ."
