@@ -279,7 +279,7 @@ def _check_pilot(
     goal: Goal,
 ) -> None:
     "Raise ContractError for a pilot whose units all changed equally, or of too few units."
-    if not d.standard_error > 0:
+    if d.n_units > 1 and not d.standard_error > 0:
         refuse(
             "plan_comparison",
             "the pilot must show some spread",
