@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['TRANSLATED', 'RunsArms', 'USUAL_MARGIN', 'names_passed_on', 'passed_on', 'share_of_mean', 'find_directions',
            'scales_of', 'line_of_runs', 'Missing', 'check_runs', 'without_direction', 'what_is_missing',
-           'rules_of_runs', 'metric_columns']
+           'rules_of_runs', 'margins_of_runs', 'metric_columns']
 
 # %% ../../nbs/shell/17_run_rules.ipynb #rr02
 import shlex
@@ -269,7 +269,7 @@ def what_is_missing(
     """What a comparison of runs needs and was not given; [] where nothing is missing.
 
     It needs a metric, a better direction for each metric whose name does not show it, and, of
-    several metrics, a margin for each: a margin without a metric is that of one metric alone.
+    several metrics, a margin for each: one in a metric's unit is that of this metric alone.
     """
     missing = []
     if not job.asked.metric:
@@ -278,7 +278,9 @@ def what_is_missing(
     if undirected:
         got = _direction_given(job, undirected, names)
         missing.append(Missing(what="a better direction for each metric", got=got))
-    bare_margins = [text for text in job.asked.margin or () if "=" not in text]
+    bare_margins = [
+        text for text in job.asked.margin or () if "=" not in text and "%" not in text
+    ]
     if bare_margins and len(names) > 1:
         got = f"one --margin {bare_margins[0]}{_for_several(names)}"
         missing.append(Missing(what="a margin for each metric", got=got))
@@ -294,7 +296,7 @@ def rules_of_runs(job: Job, arms: RunsArms) -> Rules:
     check_runs(job, metric_columns(arms))
     better = find_directions(job)
     scale = scales_of(job)
-    margins = split_margins(asked.margin, primary=asked.metric[0])
+    margins = margins_of_runs(asked.margin, asked.metric)
     _check_named("--margin must name one of the metrics", margins, asked.metric)
     must = "better and scale must be of metrics that are compared"
     _check_named(must, [*better, *scale], asked.metric)
@@ -311,6 +313,22 @@ def rules_of_runs(job: Job, arms: RunsArms) -> Rules:
         if spec.name in margins
     }
     return replace(rules, margin=shares or None)  # None: nobody chose one
+
+
+def margins_of_runs(
+    texts: list[str] | None,  # as typed: 2%, loss=0.01
+    metrics: Sequence[str],
+) -> dict[str, MarginText]:
+    """Metric -> its margin; UsageError where a metric is given two.
+
+    Per cent without a metric are of each metric's own mean, so they are the margin of all
+    metrics that have none of their own."""
+    bare = [text for text in texts or () if "=" not in text]
+    if len(bare) != 1 or not parse_margin(bare[0]).percent:
+        return split_margins(texts, primary=metrics[0])
+    named = [text for text in texts if text not in bare]
+    of_all = dict.fromkeys(metrics, parse_margin(bare[0]))
+    return of_all | split_margins(named, primary=metrics[0])
 
 
 def metric_columns(arms: RunsArms) -> list[str]:
