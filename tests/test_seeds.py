@@ -270,8 +270,11 @@ def test_two_metrics_are_proposed_margins_that_suit_them(tmp_path):
     words = sweep_command(tmp_path)
     code, _, err = shell(*words, "--margin", "0.005")
     assert code == 2 and "--margin val/loss=0.005 --margin val/accuracy=2%" in err
-    code, _, err = shell(*words, "--margin", "1%")
-    assert "--margin val/loss=1% --margin val/accuracy=1%" in err
+    more = ("--json", "-q", "--out", str(tmp_path / "report"), "--force")
+    _, out, _ = shell(*words, "--margin", "1%", *more)
+    assert json.loads(out)["rules"]["margin"] == {"val/loss": 0.01, "val/accuracy": 0.01}
+    _, out, _ = shell(*words, "--margin", "1%", "--margin", "val/loss=2%", *more)
+    assert json.loads(out)["rules"]["margin"] == {"val/loss": 0.02, "val/accuracy": 0.01}
 
 
 # --- what is named
