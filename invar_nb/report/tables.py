@@ -58,6 +58,7 @@ from invar_nb.report.shown import (
     label_of,
     marked_claim,
     p_of_claim,
+    show_metric,
     show_p,
     shown_change,
     shown_difference,
@@ -678,7 +679,9 @@ OF_CHANGES = (
         head="adjusted p, equivalence", cell=lambda row: show_p(row.adjusted.equivalent)
     ),
     RowColumn(head="baseline", cell=attrgetter("value.baseline")),
-    RowColumn(head="candidate", cell=attrgetter("value.candidate")),
+    RowColumn(
+        head="candidate", cell=lambda row: show_metric(row.key.metric, row.value.candidate)
+    ),
 )
 OF_NOISE = (
     RowColumn(head="noise floor", cell=attrgetter("floor")),
@@ -814,7 +817,12 @@ def ranking_table(document: Document, ranking: RankingSection) -> Table:
     return replace(table, lines=[Line(cells=[*cells, *dashes]), *table.lines])
 
 # %% ../../nbs/report/09_tables.ipynb #c0ffee10
-def level_cell(level: ArmLevel | LevelSection | None, *, with_interval: bool = True) -> str:
+def level_cell(
+    level: ArmLevel | LevelSection | None,
+    *,
+    metric: str = "",  # its name, for one that is known to fewer digits than others
+    with_interval: bool = True,
+) -> str:
     "A model's value of a metric, with its interval and what else the metric says."
     if level is None:
         return "-"
@@ -823,7 +831,7 @@ def level_cell(level: ArmLevel | LevelSection | None, *, with_interval: bool = T
         if missing:
             return f"- ({missing})"
         return "-"
-    text = show(level.value)
+    text = show_metric(metric, level.value)
     if not with_interval:
         return text
     if level.ci:
@@ -867,7 +875,10 @@ def arms_levels_table(document: Document, part: str) -> Table:
     for levels in levels_of.values():
         titles |= {metric: level.title for metric, level in levels.items()}
     rows = [
-        [title, *(level_cell(levels.get(metric)) for levels in levels_of.values())]
+        [
+            title,
+            *(level_cell(levels.get(metric), metric=metric) for levels in levels_of.values()),
+        ]
         for metric, title in titles.items()
     ]
     return Table.of([part or "metric", *levels_of], rows)
