@@ -344,15 +344,16 @@ def test_a_broken_control_file_is_refused_before_a_model_is_loaded(texts, tmp_pa
     assert code == 3 and "again.jsonl" in err and "loading" not in err, err
 
 
-# --- documents of one file --------------------------------------------------------------------------------------------------------------
+# --- documents of one file ---
 def test_an_expression_says_where_a_document_begins_in_a_text_file(tmp_path):
-    "Articles of one .txt are documents; paragraphs, sections and rows of a .jsonl stay what they are."
+    "Articles of a .txt are documents; paragraphs, and pieces of a row, stay one document."
     path = tmp_path / "wiki.txt"
     path.write_text(" \n = A = \n\nOne.\n\n = = Part = = \nTwo.\n = B = \nThree.\n")
     expression = "^ = [^=].* = $"
 
     def read(name, cut):
-        return text_of([str(tmp_path / name)], Scoring(text=[name], documents=cut))
+        files = [str(tmp_path / name)]
+        return text_of(files, Scoring(text=files, documents=cut))
 
     articles = read("wiki.txt", expression)
     assert len(articles.texts) == 2 and articles.documents is None
