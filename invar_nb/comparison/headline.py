@@ -167,8 +167,20 @@ def _choice_sentence(study: object, words: StudyWords) -> str:
     smallest = smallest_of(candidates, sizes)
     first = "Smallest that is not" if smallest else "Not"
     every = "both" if len(words.parts) == 2 else "all"
+    if any(row.key.candidate in smallest and _is_worse(row) for row in study.leading):
+        every = f"by the margin on {every}"
+    else:
+        every = f"on {every}"
     names = ", ".join(smallest or candidates) or "none"
-    return f" {first} worse on {every} {words.part_noun}: {names}."
+    return f" {first} worse {every} {words.part_noun}: {names}."
+
+
+def _is_worse(row: Row) -> bool:
+    "Whether the interval of a row holds only changes for the worse, even small ones."
+    interval = row.value.interval
+    if row.value.metric.better == "lower":
+        return interval.low > 0
+    return interval.high < 0
 
 
 def _other_parts_sentences(study: object, words: StudyWords) -> str:

@@ -289,7 +289,11 @@ def plan_models(
     if scoring.per_byte:
         usage(must, "--per-byte", "Leave it out")
     if scoring.windows:
-        usage(must, f"--windows {scoring.windows}", _cure_of_windows(arguments, planning, scoring))
+        usage(
+            must,
+            f"--windows {scoring.windows}",
+            _cure_of_windows(arguments, planning, scoring),
+        )
     if len(scoring.texts) != 1:
         usage(
             "a pilot with models needs one text",
