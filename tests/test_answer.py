@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -27,10 +28,11 @@ from invar_nb import (
     study,
 )
 from invar_nb.report.answer import WIDTH, text_table
+from invar_nb.report.figures import interval_figure
 from invar_nb.report.report import render, report_of
 from invar_nb.report.shown import ShownChange, shown_change, shown_levels, two_digits
 from invar_nb.report.tables import Column, Line, Table, answer_columns, answer_table
-from invar_nb.report.wording import smallest_found
+from invar_nb.report.wording import best_names, smallest_found
 from invar_nb.runs.evaluator import RunsArm
 from invar_nb.runs.runs import read_row
 
@@ -643,14 +645,14 @@ def test_a_claim_by_its_test_says_so_beside_an_interval_that_ends_at_zero():
 @pytest.mark.parametrize(
     "documents, said",
     [
-        (["d"] * 8, "1 document is too few to be the units, so windows"),
-        (["d1"] * 4 + ["d2"] * 4, "2 documents are too few to be the units, so windows"),
+        (["d"] * 8, "1 document is too few to be the units"),
+        (["d1"] * 4 + ["d2"] * 4, "2 documents are too few to be the units"),
     ],
 )
 def test_why_windows_are_the_units_is_said_in_one_clause(documents, said):
     text = summary(compare(losses(n=8, document_ids=documents)).report().document(), 200)
     assert (
-        f"Intervals over 8 windows in text order. {said} are taken in text order; the interval speaks of other passages of this text."
+        f"Intervals over 8 windows in text order. {said}; the interval speaks of other passages of this text."
         in text
     )
 
@@ -897,23 +899,23 @@ def test_candidates_on_several_texts_are_counted_once_and_the_one_to_ship_is_nam
             "3 candidates on 2 texts, perplexity: 1 regressed (q4 on law "
         )
         and "2 equivalent" in d["headline"]
-        and d["headline"].endswith(" Not worse on both texts: q6, q8.")
+        and d["headline"].endswith(" Not worse by 2 % on both texts: q6, q8.")
     )
     assert ranked(q8=8, q6=6, q4=4)["headline"].endswith(
-        " Smallest that is not worse on both texts: q6."
+        " Smallest that is not worse by 2 % on both texts: q6."
     )
     assert ranked(q8=6, q6=6, q4=4)["headline"].endswith(
-        " Smallest that is not worse on both texts: q6, q8."
+        " Smallest that is not worse by 2 % on both texts: q6, q8."
     )
     assert ranked(baseline=6, q8=6, q6=6, q4=4)["headline"].endswith(
-        " Not worse on both texts: q6, q8."
+        " Not worse by 2 % on both texts: q6, q8."
     )  # none is smaller than the baseline
     assert ranked(fact="bits_per_weight", baseline=16, q8=8, q6=6, q4=4)["headline"].endswith(
-        " Smallest that is not worse on both texts: q6."
+        " Smallest that is not worse by 2 % on both texts: q6."
     )
     assert "| baseline | " in summary_markdown(d)
     worse["q8"] = worse["q6"] = 0.06, 0
-    assert ranked()["headline"].endswith(" Not worse on both texts: none.")
+    assert ranked()["headline"].endswith(" Not worse by 2 % on both texts: none.")
 
 
 def test_few_units_under_a_family_are_a_doubt_that_a_terminal_shows():
@@ -1038,3 +1040,50 @@ def test_what_is_required_is_said_of_each_candidate():
     for name in ("q8", "q6", "q2"):
         assert text.count(f"equired of {name}: ") == 1, text
     assert "May be the best: q8" in text
+
+
+def test_a_cut_table_keeps_the_best_rows_and_says_where_rows_are_left_out(documents):
+    "Rows in the middle were dropped while those around them stood as if complete."
+    d = documents["40 candidates"]
+    files = render(d)
+    lines = [line for line in files["summary.md"].splitlines() if line.startswith("| ")]
+    best = d.content.rankings[0].order[0]
+    assert any(re.sub(r"\\", "", line).startswith(f"| {best} ") for line in lines)
+    table = Table.of(["name"], [[f"row {i}"] for i in range(10)])
+    ranks = [3, 3, 0, 3, 3, 0, 3, 3, 3, 3]
+    rows = [replace(row, rank=k) for row, k in zip(table.lines, ranks, strict=True)]
+    rows[9] = replace(rows[9], is_best=True)
+    cut_table = replace(table, lines=rows).first(3)
+    assert [line.cells[0] for line in cut_table.lines] == [
+        "(2 left out here)",
+        "row 2",
+        "(2 left out here)",
+        "row 5",
+        "(3 left out here)",
+        "row 9",
+        "and 7 more: 7 equivalent",
+    ]
+
+
+def test_summary_names_all_that_may_be_the_best(documents):
+    d = documents["40 candidates"].content
+    names = best_names(d, d.rankings[0])
+    said = re.sub(r"\\(.)", r"\1", render(documents["40 candidates"])["summary.md"])
+    whole = f"May be the best: {', '.join(names)}." in said
+    assert whole or f"May be the best: any of the {len(names)}." in said
+
+
+def test_a_long_note_of_a_picture_is_wrapped():
+    "It was one line, cut off at both sides of the picture."
+    note = "100 of 120 rows not shown: 6 worse within margin, 84 equivalent, 9 better."
+    bars = [("q4", 0.0, -1.0, 1.0, "equivalent")]
+    texts = re.findall(r"<text[^>]*>([^<]*)</text>", str(interval_figure(bars, note=note)))
+    lines = [text for text in texts if text in note]
+    assert " ".join(lines[-2:]) == note and max(map(len, lines)) <= 58
+    heights = [
+        float(
+            re.search(r'viewBox="0 0 \S+ ([\d.]+)"', str(interval_figure(bars, note=text)))[1]
+        )
+        for text in ("short", note)
+    ]
+    assert heights[1] == heights[0] + 16

@@ -748,8 +748,9 @@ def test_the_rows_that_a_report_writes_accept_its_losses_slices_too(docs, shell)
     d = judged(docs, shell, MARKS)
     lost = [row["key"] for row in d["rows"] if row["claim"] == "regressed"]
     assert {"kind law", None} <= {key["slice"] for key in lost} and d["exit"]["code"] == 1
-    summary = (docs / "r/summary.md").read_text()
-    pasted = re.search("```toml\n(.*?)```", summary, re.S)[1]
+    assert "report.md and report.html have the rows" in (docs / "r/summary.md").read_text()
+    assert "[[accepted]]\nup_to" in (docs / "r/report.html").read_text()
+    pasted = re.search("```toml\n(.*?)```", (docs / "r/report.md").read_text(), re.S)[1]
     assert 3 <= pasted.count("[[accepted]]") <= len(lost) and 'slice = "kind law"' in pasted
     accepted = judged(docs, shell, MARKS + pasted)
     assert accepted["exit"]["rule"] == "accepted_loss", accepted["exit"]["because"]
@@ -763,7 +764,7 @@ def test_the_terminal_leads_to_the_row_where_a_study_file_is_used(docs, shell):
     marks_with_losses(docs)
     (docs / "study.toml").write_text(MARKS)
     _, out, _ = shell("compare --study study.toml --out r -q")
-    assert "Known loss? The [[accepted]] to paste is in r/summary.md" in out
+    assert "Known loss? The [[accepted]] to paste is in r/report.md" in out
     _, out, _ = shell("compare old.csv new.csv --score correct --out s -q")
     assert "[[accepted]]" not in out
 
@@ -1651,6 +1652,36 @@ def test_the_action_gates_on_questions(job):
     assert (ran["code"], ran["claim"]) == (0, "inconclusive") and "accuracy" in ran[
         "comment"
     ], ran["said"]
+
+
+@pytest.mark.parametrize("kind", ["scores", "answers"])
+def test_a_baseline_that_is_a_table_becomes_a_copy_of_the_candidate(
+    tmp_path, shell, monkeypatch, kind
+):
+    "The same command runs again, with the columns that it names."
+    monkeypatch.chdir(tmp_path)
+    noise = random.Random(3)
+    for name, chance in (("base", 0.5), ("better", 0.9)):
+        rows = []
+        for i in range(240):
+            row = {"id": f"q{i}", "page": f"p{i // 2}"}
+            is_right = noise.random() < chance
+            if kind == "answers":
+                row |= {"label": "yes", "prediction": "yes" if is_right else "no"}
+            else:
+                row["passed"] = is_right
+            rows.append(row)
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    line = "compare base.jsonl better.jsonl --column cluster=page --require not-worse -q"
+    before = (tmp_path / "base.jsonl").read_bytes()
+    worse = line.replace("base.jsonl better.jsonl", "better.jsonl base.jsonl")
+    assert shell(f"{worse} --update-baseline --out w")[0] == 1
+    assert (tmp_path / "base.jsonl").read_bytes() == before
+    code, out, err = shell(f"{line} --update-baseline --out r")
+    assert code == 0 and out.endswith("base.jsonl is now a copy of better.jsonl.\n"), err
+    assert (tmp_path / "base.jsonl").read_bytes() == (tmp_path / "better.jsonl").read_bytes()
+    code, out, err = shell(f"{line} --update-baseline --out s --fail-inconclusive")
+    assert code in (0, 1, 4) and "Clusters" not in err and "clusters" not in err, err
 
 
 def test_a_baseline_of_answers_is_renewed_by_the_rules(quiz, shell):

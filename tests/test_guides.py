@@ -208,7 +208,7 @@ def test_exit_code_0_is_not_called_an_answer():
 def test_what_makes_a_job_fail_is_in_the_column_of_jobs():
     table = page_text("guides/gate_a_pull_request").partition("| result | job |")[2]
     rows = [row.split("|")[1:4] for row in table.partition("\n\n")[0].splitlines()[2:]]
-    assert len(rows) == 7
+    assert len(rows) == 8
     assert not [row for row in rows if re.search("fail|pass", row[2])]
 
 
@@ -218,7 +218,7 @@ def test_a_line_that_a_guide_explains_is_printed():
     plans = re.findall(r"^\$ invar-nb plan (.*?)^\.\.\.$", said, re.M | re.S)
     first, (questions,) = plans[0], [plan for plan in plans if "old.csv" in plan]
     assert "**The last line** says how often" in said
-    assert first.splitlines()[-1].startswith("These sizes are enough after 80 of 100")
+    assert first.splitlines()[-1].startswith("80 of 100 pilots like this one")
     assert "pilot already decides" in first and "true change is the pilot's" not in first
     assert "true change is the pilot's" in questions
 

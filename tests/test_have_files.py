@@ -570,6 +570,25 @@ def test_a_file_beside_a_folder_of_texts_is_refused(answered):
     assert code == 2 and "both arms must be of the same kind" in text, text
 
 
+def test_a_file_of_all_texts_beside_a_folder_of_texts_says_what_to_do(answered):
+    "It said that the file must be called after the one text of the folder."
+    write_parts("base.csv", 3)
+    write_parts("new.csv", 3)
+    head, *rows = Path("new.csv").read_text().splitlines()
+    Path("new").mkdir()
+    for text in ("web", "code"):
+        lines = [head, *(row for row in rows if row.startswith(text))]
+        Path("new", f"{text}.csv").write_text("\n".join(lines) + "\n")
+    for options in ((), ("--column", "part=text")):
+        code, text = answered("compare", "base.csv", "new", *options)
+        assert code == 2 and "got a file of several texts, in its column 'text'" in text, text
+        assert "such as code.csv, in a folder of its model; or give one such file" in text, (
+            text
+        )
+        assert "say --column part=text" in text, text
+    assert answered("compare", "base.csv", "new.csv", "--column", "part=text")[0] == 0
+
+
 @pytest.mark.parametrize("content", [b"", b"llama_model_quantize: quantizing to Q4_K"])
 def test_a_damaged_file_among_the_texts_is_no_silent_gap(answered, content):
     write_folders(["f16", "q4"], ["wiki", "code"])
@@ -989,10 +1008,12 @@ def test_a_loss_on_one_text_of_a_table_is_seen_and_can_be_allowed_there_alone(an
     write_parts("fine.csv", 3)
     parts = ("--column", "part=text")
     code, text = answered("compare", "base.csv", "hurt.csv", "--margin", "5%")
-    assert code == 0 and "2 values of text occur: --column part=text judges each" in text, text
+    assert (
+        code == 0 and text.count("2 values of text occur: --column part=text (part=") == 1
+    ), text
     code, text = answered("compare", "base.csv", "fine.csv", "hurt.csv", *parts, "--out", "r")
     assert code == 1 and "Exit code 1: perplexity regressed for hurt on code." in text, text
-    assert "Not worse on both texts: fine." in text and main(["verify", "r"]) == 0
+    assert "Not worse by 2 % on both texts: fine." in text and main(["verify", "r"]) == 0
     code, text = answered("compare", "base.csv", "hurt.csv", *parts, "--margin", "code=5%")
     assert code == 0 and "5 % for perplexity of code" in text, text
     accepted = """[[accepted]]
@@ -1010,6 +1031,41 @@ reason = "ticket 1"
         assert code == expected, text
     code, text = answered("compare", "base.csv", "hurt.csv", *parts, "--task", "web")
     assert code == 0 and "code" not in text.replace("Exit code", ""), text
+
+
+WEIGHTS = ("pooling={web=1,code=3}", "pooling=equal", "pooling=tokens")
+
+
+@pytest.mark.parametrize("pooling", WEIGHTS)
+def test_texts_of_a_table_or_of_folders_are_pooled(answered, pooling):
+    "Only models that score several texts could be; files were refused as one text."
+    write_parts("base.csv", 3)
+    write_parts("new.csv", 3, 0.03, on=("code",))
+    for arm in ("base", "new"):
+        Path(arm).mkdir()
+        head, *rows = Path(f"{arm}.csv").read_text().splitlines()
+        for part in ("web", "code"):
+            lines = [head, *(row for row in rows if row.startswith(part))]
+            Path(arm, f"{part}.csv").write_text("\n".join(lines) + "\n")
+    rules = ("--set", pooling)
+    for command in (
+        ("base.csv", "new.csv", "--column", "part=text", *rules),
+        ("base", "new", *rules),
+    ):
+        code, text = answered("compare", *command)
+        assert re.search(r" pooled \+[12]", text), text
+        assert "on 2 texts" in text, text
+
+
+def test_pooling_in_a_study_file_and_of_one_text_in_a_file(answered):
+    write_parts("base.csv", 3)
+    write_parts("new.csv", 3, 0.03, on=("code",))
+    Path("gate.toml").write_text('[rules]\npooling = "equal"\n')
+    line = ("compare", "base.csv", "new.csv", "--study", "gate.toml")
+    text = answered(*line, "--column", "part=text")[1]
+    assert re.search(r" pooled \+[12]", text), text
+    code, text = answered(*line)
+    assert code == 2 and "pooling needs at least 2 texts; got 1. Leave it out" in text, text
 
 
 @pytest.mark.parametrize(
@@ -1037,8 +1093,25 @@ def test_a_text_that_one_table_lacks_is_named_and_can_be_left_out(answered):
     Path("new.csv").write_text("\n".join(x for x in lines if not x.startswith("code")) + "\n")
     line = ("compare", "base.csv", "new.csv", "--column", "part=text")
     code, text = answered(*line)
-    assert code == 3 and "no task 'code' in the candidate" in text, text
-    assert answered(*line, "--intersect")[0] in (0, 1)
+    assert (
+        code == 3
+        and "both must have the same texts; got no text 'code' in new.csv (candidate)" in text
+    ), text
+    code, text = answered(*line, "--intersect", "--out", "r")
+    assert code in (0, 1) and text.count("Left out, since not all have them: code.") == 1, text
+    for name in ("summary.md", "report.md"):
+        assert "Left out, since not all have them: code." in Path("r", name).read_text()
+
+
+def test_items_that_all_have_are_counted_over_all_texts(answered):
+    "Only the text that lacked items was counted: 22 of 24."
+    write_parts("base.csv", 3)
+    write_parts("new.csv", 3)
+    lines = Path("new.csv").read_text().splitlines()
+    Path("new.csv").write_text("\n".join(lines[:-2]) + "\n")
+    line = ("compare", "base.csv", "new.csv", "--column", "part=text", "--intersect")
+    text = answered(*line)[1]
+    assert "On the 46 that all have, of 48 (baseline) and 46 (candidate)." in text, text
 
 
 def test_scores_of_several_tasks_and_models_in_one_table(answered):

@@ -203,7 +203,7 @@ def test_the_side_the_task_and_the_rows_that_are_lacking_are_named(said, tmp_pat
     for asked, words in (
         (
             "",
-            "no task 'invar_rolling' in the candidate. Both have 'invar_choices': say --intersect to compare these, or ask for each, as in --task invar_choices",
+            "edited (candidate). Both have 'invar_choices': say --intersect to compare these, or ask for each, as in --task invar_choices",
         ),
         ("--score word_perplexity", "candidate: --score must be one of 'acc'"),
     ):

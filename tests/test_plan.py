@@ -422,9 +422,9 @@ def test_a_promise_may_stand_beside_the_goal():
         plan_comparison(both, marign=0.01)
     printed = str(plan_comparison(both))
     names_fewer = (
-        "windows decide; `compare` names fewer, since it takes the pilot's spread for exact."
+        "windows decide; `compare` names fewer, since it treats the pilot's spread as known."
     )
-    assert names_fewer in printed and printed.count("such pilots") == 1
+    assert names_fewer in printed and printed.count("pilots like this one") == 1
 
 
 @pytest.mark.parametrize(

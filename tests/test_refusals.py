@@ -434,7 +434,7 @@ CASES = [
         "version",
         "EEE",
         each(put("evaluation_name", "GSM8K-2")),
-        "no task 'GSM8K-2' in the baseline",
+        "no task 'GSM8K-2' in ",
     ),
     ("version", LOSSES, b"", header(b"losses/2", b"losses/1"), "losses/2", "losses/1"),
     (

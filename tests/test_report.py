@@ -1087,7 +1087,9 @@ def test_tables_of_many_candidates_are_cut_whole(n):
     ]
     assert len({*cells}) == 1 and ("more in report.html" in pages["summary.md"]) == (n == 45)
     rows = [
-        row.count("<td") + row.count("<th") for row in re.findall("<tr.*?</tr>", shown, re.S)
+        row.count("<td") + row.count("<th")
+        for row in re.findall("<tr.*?</tr>", shown, re.S)
+        if "left out here" not in row
     ]
     left_out = sum(map(int, re.findall(r">and (\d+) more", shown)))
     assert (

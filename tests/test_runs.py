@@ -1844,6 +1844,103 @@ def against_adamw(*names):
     return ("--column", f"arm=optimizer=adamw,{','.join(names)}", "--metric", "val_loss")
 
 
+def write_trainer_runs(folder, **changes):
+    "Six seeds of two arms at step 500; seed 2 of lion with its state changed."
+    for arm, loss in (("adamw", 2.30), ("lion", 2.28)):
+        for seed in range(6):
+            steps = range(100, 600, 100)
+            state = {
+                "global_step": 500,
+                "log_history": [
+                    {
+                        "step": s,
+                        "eval_loss": loss
+                        + (500 - s) / 1000
+                        + seed % 3 / 50
+                        + (arm == "lion") * seed / 900,
+                    }
+                    for s in steps
+                ],
+            }
+            if (arm, seed) == ("lion", 2):
+                last = changes.get("global_step", 500)
+                last = changes.pop("last", last)
+                kept = [row for row in state["log_history"] if row["step"] <= last]
+                state |= {**changes, "log_history": kept}
+            run = folder / arm / f"seed{seed}"
+            run.mkdir(parents=True)
+            (run / "trainer_state.json").write_text(json.dumps(state))
+    return folder / "adamw", folder / "lion"
+
+
+EARLY = {
+    "EarlyStoppingCallback": {
+        "args": {"early_stopping_patience": 3},
+        "attributes": {"early_stopping_patience_counter": 3},
+    }
+}
+
+
+@pytest.mark.parametrize(
+    "changes, says",
+    [
+        ({"global_step": 300}, "seed 2 stopped at step 300 of 500;"),
+        ({"global_step": 300, "max_steps": 400}, "seed 2 stopped at step 300 of 400;"),
+        ({"last": 300}, "seed 2 stopped writing eval_loss at step 300 of 500;"),
+        ({"global_step": 300, "max_steps": 500, "stateful_callbacks": EARLY}, ""),
+        ({"global_step": 500, "max_steps": 500}, ""),
+    ],
+)
+def test_a_run_of_the_trainer_that_stopped_early_did_not_finish(tmp_path, changes, says):
+    "Its last evaluation, at step 300, was compared with those of step 500."
+    arms = write_trainer_runs(tmp_path, **changes)
+    line = ("compare", *arms, "--metric", "eval_loss", "--out")
+    code, text = shell(*line, tmp_path / "r")
+    if not says:
+        assert code in (0, 1) and "stopped" not in text and "over 6 seeds" in text, text
+        return
+    assert code == 5 and says in text and "1 of 6 candidate runs" in text, text
+    assert "stopped_ok=true" in text and "drop_failed=true" in text, text
+    code, text = shell(*line, tmp_path / "d", "--set", "drop_failed=true")
+    assert code in (0, 1) and "over 5 seeds" in text and "Left out: seed 2" in text, text
+    code, text = shell(*line, tmp_path / "s", "--set", "stopped_ok=true")
+    assert code in (0, 1) and "over 6 seeds" in text, text
+    document = json.loads((tmp_path / "s" / "report.json").read_text())
+    assert any(
+        "stopped early count as finished: seed 2 of candidate" in note
+        for note in document["warnings"]
+    ), document["warnings"]
+    assert shell("verify", tmp_path / "s")[0] == 0
+    evidence = (tmp_path / "r" / "candidate.jsonl").read_text().splitlines()
+    assert json.loads(evidence[2])["other"]["last_steps"]["eval_loss"] == 300
+    code, text = shell("plan", *arms, "--metric", "eval_loss", "--set", "stopped_ok=true")
+    assert code == 0 and "Pilot: 6 seeds" in text, text
+    with_python = {"metrics": "eval_loss", "better": "lower"}
+    baseline, candidate = map(read_runs, arms)
+    failed = study({"baseline": baseline, "candidate": candidate}, **with_python)
+    assert "stopped" in str(failed) and failed.claim != "improved"
+    assert (
+        len(
+            study(
+                {"baseline": baseline, "candidate": candidate}, stopped_ok=True, **with_python
+            ).rows
+        )
+        == 1
+    )
+    code, text = shell("evaluate", arms[1], "--metric", "eval_loss", "--out", tmp_path / "e")
+    if "global_step" in changes and "max_steps" in changes:
+        assert code == 3 and "--set stopped_ok=true" in text, text
+
+
+def test_a_checkpoint_a_save_before_the_end_is_a_finished_run():
+    from invar_nb.readers.forms import _end_of_state
+
+    state = {"global_step": 500, "max_steps": 520, "save_steps": 100}
+    assert _end_of_state(state, True)["terminal"] == "ok"
+    assert _end_of_state(state, False)["terminal"] == "stopped"
+    assert _end_of_state({**state, "global_step": 400}, True)["terminal"] == "stopped"
+
+
 def test_checkpoints_of_one_run_are_no_seeds(tmp_path):
     "Two checkpoints of one run gave `Improved over 2 seeds`."
     for arm, loss in (("base", 2.1), ("new", 2.0)):
@@ -2138,3 +2235,116 @@ def test_a_score_of_runs_is_refused_with_the_call_that_works():
     assert compare(*examples, score="val_loss").rows[0].value.units == "items"
     with pytest.raises(UsageError, match="cluster is about"):
         compare(old, new, metrics=["val_loss"], cluster="hours")
+
+
+def test_the_rationale_says_which_tests_were_adjusted_together():
+    "'0.048 by holm over 4 tests' was Holm over two metrics, then over two candidates."
+    from dataclasses import replace
+
+    from invar_nb.runs.evaluator import judge_candidates
+
+    rng = np.random.default_rng(4)
+    arms = {}
+    for arm, (loss, accuracy) in {"a": (0, 0), "b": (0.03, 0.01), "c": (0.1, 0.05)}.items():
+        noise = rng.normal(0, 0.02, (6, 2))
+        arms[arm] = [
+            {"seed": s, "loss": 2 - loss + x, "accuracy": 0.7 + accuracy + y, "terminal": "ok"}
+            for s, (x, y) in enumerate(noise)
+        ]
+
+    def compared(name, *metrics):
+        kinds = {"loss": "lower", "accuracy": "higher"}
+        return [
+            compare_runs(
+                MetricSpec(metric, kinds[metric]),
+                baseline_runs=arms["a"],
+                candidate_runs=arms[name],
+            )
+            for metric in metrics
+        ]
+
+    both = {name: compared(name, "loss", "accuracy") for name in "bc"}
+    for procedure, words in (
+        ("holm", "Holm over this candidate's 2 metrics, then over 2 candidates"),
+        (
+            "benjamini_hochberg",
+            "Benjamini-Hochberg over this candidate's 2 metrics, then Holm over 2 candidates",
+        ),
+    ):
+        for row in judge_candidates(both, procedure).values():
+            assert {c.correction for c in row} == {words}
+            assert words in row[0].verdict.rationale
+    for c in judge_candidates(both)["b"]:  # as the words say: each list by Holm, then times 2
+        own = holm([each.p_value for each in both["b"]])[
+            both["b"].index(
+                replace(
+                    c,
+                    adjusted_p_value=None,
+                    multiplicity=None,
+                    family=1,
+                    n_metrics=1,
+                    n_candidates=1,
+                )
+            )
+        ]
+        assert c.adjusted_p_value in (pytest.approx(own), pytest.approx(min(1, 2 * own)))
+    one = judge_candidates({name: compared(name, "loss") for name in "bc"})
+    assert one["b"][0].correction == "Holm over 2 candidates"
+    alone = judge_candidates({"b": both["b"]})
+    assert alone["b"][0].verdict.multiplicity == "Holm over 2 tests"
+    mixed = judge_candidates({"b": both["b"], "c": compared("c", "loss")})
+    assert "this candidate's one metric" in mixed["c"][0].correction
+
+
+def test_a_table_of_several_arms_is_planned_and_compared_as_its_message_says(tmp_path):
+    table = write_recipes(tmp_path / "w.csv", "optimizer,config.seed,eval/val_loss")
+    rows = table.read_text().splitlines()
+    more = [f"{rows[0]},Runtime,state"]
+    more += [f"{row},{5000 + 7 * i},finished" for i, row in enumerate(rows[1:])]
+    table.write_text("\n".join(more) + "\n")
+    for command in ("compare", "plan"):
+        code, text = shell(command, table)
+        assert code == 2 and "has several arms" in text, text
+        cure = re.search(rf"invar-nb {command} (.*?), the baseline first", text)[1]
+        assert cure.endswith("--metric eval/val_loss"), cure
+        code, text = shell(command, *cure.split(), "--out", tmp_path / f"of-{command}")
+        assert code in (0, 1), text
+    how = ("--column", "arm=optimizer=adamw,lion")
+    code, text = shell("plan", table, *how)
+    assert code == 2 and "(columns: eval/val_loss," in text, text
+    cure = re.search(r"Write: invar-nb plan (.*?)\.(?: |$)", text)[1]
+    assert cure.count(str(table)) == 1, cure
+    code, text = shell("plan", *cure.split())
+    assert code == 0 and re.search(r"Planned: \d+ seeds for eval/val_loss\.", text), text
+    two = ("--metric", "eval/val_loss", "--metric=Runtime")
+    code, text = shell("plan", table, *how, *two)
+    assert code == 2 and "one metric" in text and "eval/val_loss and Runtime" in text, text
+
+
+def test_frames_of_runs_that_are_not_two_lead_to_study():
+    pandas = pytest.importorskip("pandas")
+    rows = [
+        {
+            "optimizer": name,
+            "config.seed": seed,
+            "loss": 2 + shift + seed % 3 / 50 + seed * shift / 90,
+        }
+        for name, shift in (("adamw", 0), ("lion", 0.1), ("sgd", 0.2))
+        for seed in range(6)
+    ]
+    table = pandas.DataFrame(rows)
+    arms = dict(iter(table.groupby("optimizer")))
+    with pytest.raises(
+        UsageError, match=r"got 3\. Several candidates: study\(\{'baseline'"
+    ) as error:
+        compare(*arms.values(), metrics=["loss"])
+    call = re.search(r"(study\(.*\))\.", str(error.value))[1]
+    old, new, newer = arms.values()
+    found = eval(call, {"study": study, "old": old, "new": new, "newer": newer})
+    assert len(found.rows) == 2
+    with pytest.raises(UsageError, match=r"groupby\(.optimizer.\)"):
+        compare(table)
+    with pytest.raises(UsageError, match="none in argument 2 of 2"):
+        compare(old, new.iloc[:0], metrics=["loss"])
+    with pytest.raises(UsageError, match="must have rows; got none in .lion."):
+        study({"baseline": old, "lion": new.iloc[:0]}, metrics=["loss"])

@@ -226,6 +226,23 @@ def test_chapters_are_listed_with_their_question():
     assert "Turns" in "\n".join(build_site.listing(branches[:1], facts))
 
 
+@pytest.mark.parametrize("kind, head", [("Chapter 5", "Which"), ("Library", "Turns an")])
+def test_a_chapter_begins_with_its_question(kind, head):
+    at = "comparison/claim"
+    site = SimpleNamespace(kinds={at: (kind, "the-book")})
+    page = SimpleNamespace(at=at, rel=f"{at}.ipynb", site=site, links=lambda text: text)
+    source = "---\ntitle: A title\ndescription: Turns an interval. Which word?\n---\n"
+    text = "".join(build_site.title_cell(source, page, False)["source"])
+    assert f"lead\n{head}" in text, text
+
+
+def test_the_method_names_the_chapters_that_derive_its_core():
+    about = build_site.SECTIONS["The method"][2]
+    named = re.findall(r"\(/([\w/]+)\) \(chapter (\d+)\)", about)
+    assert [BOOK.index(at) + 1 for at, _ in named] == [int(number) for _, number in named]
+    assert len(named) == 5
+
+
 def test_the_sidebar_has_the_sections(site):
     entry = r'toctree-l1[^>]*><a class="reference internal" href="([^"#]*)">([^<]*)'
     titles = [title for _, title in re.findall(entry, site.html["index.html"])]
@@ -707,3 +724,25 @@ def test_a_page_has_few_links_to_terms():
     document += nodes.paragraph("", "; ".join(terms))
     glossary_terms.mark(document, terms, str)
     assert len([*document.findall(nodes.reference)]) == glossary_terms.MOST
+
+
+@pytest.mark.parametrize(
+    "rows, is_of_numbers",
+    [
+        (
+            [["Q8_0", "+0.5 (0.3 to 0.7)", "equivalent", "+0.3"], ["Q6_K", "−1.3", "", "±2"]],
+            True,
+        ),
+        ([["equivalent", "-m < L", "the change is small", "no"]], False),
+        ([["1", "A first comparison", "Margin and five words", "4"]], False),
+    ],
+)
+def test_on_a_phone_a_table_of_numbers_stays_a_table(rows, is_of_numbers):
+    "Its columns are compared, so that it is scrolled; a table of words becomes a list."
+    from py_mini_racer import MiniRacer
+
+    script = (build_site.PIECES / "site.js").read_text("utf-8")
+    function = re.search(r"^const isOfNumbers = .*?^};$", script, re.S | re.M)[0]
+    engine = MiniRacer()
+    engine.eval(function.replace("const isOfNumbers", "var isOfNumbers"))
+    assert engine.eval(f"isOfNumbers({json.dumps(rows)})") is is_of_numbers

@@ -112,7 +112,7 @@ def test_folders_of_other_tools(tmp_path):
         file.unlink()
     with pytest.raises(
         PairingError,
-        match="no task 'invar_choices' in the candidate.*Both have 'invar_lengths', .*as in tasks='invar_lengths'",
+        match="no task 'invar_choices' in .* .candidate.*Both have 'invar_lengths', .*as in tasks='invar_lengths'",
     ):
         read_pairs(base, other, Reading(score="shared", filter="first-word"))
     with pytest.raises(UsageError, match="nope"):

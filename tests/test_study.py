@@ -1,5 +1,6 @@
 """Arms under rules: pairs, metrics, differences, claims, families, floors, pools and looks, as far as no page tries them one by one."""
 
+import html
 import importlib.metadata
 import itertools
 import math
@@ -40,6 +41,7 @@ from invar_nb import (
     brier_score,
     calibration_error,
     compare,
+    compare_models,
     confusion_matrix,
     corpus_bleu,
     discordant_pairs,
@@ -330,6 +332,13 @@ def test_worse_within_the_margin_is_red_only_where_equivalence_is_required(tmp_p
     )
     report.save(tmp_path / "r")
     assert verify(tmp_path / "r")
+    said = (
+        "In 'worse within margin' only the direction is corrected: 'within margin' is by the"
+    )
+    pages = (tmp_path / "r" / name for name in ("summary.md", "report.md", "report.html"))
+    texts = [report.summary(), *(html.unescape(page.read_text()) for page in pages)]
+    assert all(said in text for text in texts)
+    assert "only the direction" not in study(quants([0.0, 0.06])).summary()
 
 
 @pytest.mark.parametrize("seed", [1, 6])
@@ -2763,3 +2772,110 @@ def test_the_answer_names_a_column_whose_values_repeat(tmp_path):
     twice = [pd.concat([frame.drop_duplicates("document")] * 2) for frame in (old, new)]
     averaged = compare(*twice, score="f1", id="id", repeats="mean")
     assert "occur" not in averaged.summary()
+
+
+def test_scores_go_by_their_own_names_in_a_study():
+    rng = np.random.default_rng(7)
+    frames = {
+        name: pd.DataFrame(
+            {
+                "id": range(80),
+                "topic": ["law", "code"] * 40,
+                "f1": rng.random(80),
+                "em": rng.random(80),
+            }
+        )
+        for name in ("baseline", "q8", "q4")
+    }
+    done = study(frames, score=["f1", "em"], by="topic")
+    (row,) = done.select(candidate="q4", metric="em", slice=None)
+    assert row == done["q4", "em"] and row.key.metric == "score:em"
+    assert done["q4", "f1"] == done["q4"]
+    assert len(done.select(metric="f1", slice=None, against=None)) == 2
+    with pytest.raises(UsageError, match="some row must have the slice; got 'code'"):
+        done.select(slice="code")
+    with pytest.raises(UsageError, match="there are|There are"):
+        done.select(metric="judg")
+    with pytest.raises(KeyError):
+        done["q5", "em"]
+    loss = {"metric": "em", "up_to": 0.5, "reason": "ticket 1", "expires": "2099-01-01"}
+    assert study(frames, score=["f1", "em"], accepted=[loss])
+
+
+# --- texts of one table in memory, and several tables
+def frame_of_texts(shift=0.0, n=24):
+    "Losses of two texts in one DataFrame; `shift` is added on code."
+    rows = [
+        (text, f"{text}{i}", 3 + (i * 7 + k) % 10 / 10 + shift * (text == "code"), 40)
+        for k, text in enumerate(("web", "code"))
+        for i in range(n)
+    ]
+    return pd.DataFrame(rows, columns=["text", "document", "loss", "tokens"])
+
+
+def test_a_column_of_texts_divides_tables_in_compare_study_and_evaluate(tmp_path):
+    old, new = frame_of_texts(), frame_of_texts(0.03)
+    paths = [tmp_path / name for name in ("old.csv", "new.csv")]
+    for frame, path in zip((old, new), paths, strict=True):
+        frame.to_csv(path, index=False)
+    shuffled = new.sample(frac=1, random_state=1)
+    for both in ((old, new), [*map(str, paths)], (old, shuffled)):
+        made = compare(*both, part="text")
+        claims = {row.key.part: row.claim for row in made.leading}
+        assert claims == {"web": "equivalent", "code": "regressed"}, both
+    assert compare(old, new, part="text", margin={"code": 0.05}).claim == "equivalent"
+    several = study({"baseline": old, "q8": new, "q4": old}, part="text", pooling="equal")
+    assert {row.key.candidate for row in several.leading} == {"q8", "q4"}
+    assert {part for _, part in several.arms} == {"web", "code"}
+    assert {part for _, part in evaluate(old, part="text").arms} == {"web", "code"}
+    scored = compare(*map(str, paths), part="text", score="loss")
+    assert {row.key.part for row in scored.leading} == {"web", "code"}
+    by_frame = compare(old, new, part="text", score="loss", id="document")
+    assert [row.value.delta for row in scored.leading] == pytest.approx(
+        [row.value.delta for row in by_frame.leading]
+    )
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda a, b: compare(a, b, part="txt"), "part must be one of .*Did you mean 'text'"),
+        (
+            lambda a, b: compare(a, b[:24], part="text"),
+            "no 'code' in candidate. .*intersect=T",
+        ),
+        (lambda a, b: compare([1, 2], [2, 3], score="f1", part="text"), "columns of a table"),
+        (
+            lambda a, b: study({"baseline": "a.csv", "q8": "b.csv"}, part="text"),
+            "part is about DataFrames here; got str. Of files write compare_models",
+        ),
+        (
+            lambda a, b: study({("baseline", "x"): a, ("q8", "x"): b}, part="text"),
+            "by a name alone; got .'baseline', 'x'.. Leave part out",
+        ),
+        (lambda a, b: compare(a.replace("web", ""), b, part="text"), "'text' at row 0. Fill"),
+        (lambda a, b: compare(a, b, a), r'"q4": newer}\)\.$'),
+        (lambda a, b: compare("a.csv", "b.csv", "c.csv"), r"compare_models\("),
+        (compare_models, "got DataFrame. Of DataFrames write study"),
+        (lambda a, b: compare_models("a.csv", {"q8": b}), "got DataFrame. Of DataFrames"),
+        (lambda a, b: compare_models("a.csv", [b]), "got DataFrame. Of DataFrames"),
+    ],
+)
+def test_what_tables_of_several_texts_and_models_lack_is_said(call, message):
+    with pytest.raises((UsageError, PairingError, ContractError), match=message) as error:
+        call(frame_of_texts(), frame_of_texts(0.03))
+    assert "\n" not in str(error.value)
+
+
+def test_a_text_that_one_table_in_memory_lacks_is_left_out_and_named():
+    old, new = frame_of_texts(), frame_of_texts()[:22]
+    headline = compare(old, new, part="text", intersect=True).headline
+    assert "On the 22 that all have, of 24 (baseline) and 22 (candidate)." in headline
+    assert "Left out, since not all have them: code." in headline
+
+
+def test_a_column_of_texts_that_is_not_used_is_named_beside_the_table():
+    made = compare(frame_of_texts(), frame_of_texts(0.03))
+    said = "All rows are judged together, but 2 values of text occur: --column part=text"
+    for text in (made.summary(), made.to_markdown()):
+        assert said in text and "part='text' in Python" in text, text

@@ -1,6 +1,7 @@
 "The commands of the guide which_quant, on small files of the names that it uses."
 
 import json
+import re
 import shlex
 import shutil
 from pathlib import Path
@@ -24,6 +25,13 @@ def write_files():
         of = "base" if name == "F16" else "tuned"
         shutil.copy(DATA / f"{of}.default.log", f"{name}.log")
         shutil.copy(DATA / f"{of}.kld", f"{name}.kld")
+        Path(name).mkdir()
+        log = Path(f"{name}.log").read_text(encoding="utf-8")
+        Path(name, "wiki.log").write_text(log, encoding="utf-8")
+        other = re.sub(r"\[1\]\d", "[1]3", log)  # another first chunk: another text
+        Path(name, "code.log").write_text(other, encoding="utf-8")
+        rows = [f"{k},good,{'good' if k % 3 else 'bad'},kind{k // 4}" for k in range(80)]
+        Path(f"{name}.csv").write_text("\n".join(["id,label,prediction,cluster", *rows]))
     lines = [json.dumps({"text": SENTENCE.format(i, i * i)}) for i in range(380)]
     Path("wiki.jsonl").write_text("\n".join(lines) + "\n")
 
@@ -42,8 +50,10 @@ def write_models():
 def test_the_guide_has_a_command_for_each_kind_of_file():
     assert {Path(shlex.split(command)[2]).suffix for command in COMMANDS} == {
         ".log",
+        "",  # a folder with a log for each text
         ".gguf",
         ".kld",
+        ".csv",
     }
 
 
@@ -64,3 +74,12 @@ def test_a_command_runs_as_it_stands(command, tmp_path, monkeypatch, capsys):
     output = capsys.readouterr()
     assert code in (0, 1), output.err
     assert output.out.strip()
+
+
+def test_texts_in_folders_are_pooled_and_one_text_is_not(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_files()
+    assert main(["compare", "F16", "Q8_0", "--set", "pooling=equal"]) in (0, 1)
+    assert "pooled" in capsys.readouterr().out
+    assert main(["compare", "F16.log", "Q8_0.log", "--set", "pooling=equal"]) == 2
+    assert "pooling needs at least 2 texts; got 1." in capsys.readouterr().err

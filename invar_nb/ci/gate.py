@@ -129,8 +129,8 @@ def assert_not_worse(
     stride, windows, per_byte, first_window, windowing, prefix_token, windows_seed, documents,
     divergence, control, control_file. Of `Rules`: method, units,
     level, replicates, seed, resample, metrics, primary, by, deciding, pooling,
-    better, scale, multiplicity, intersect, drop_failed, tier, profile, gate,
-    fail_inconclusive, accepted."""
+    better, scale, multiplicity, intersect, drop_failed, stopped_ok, tier, profile,
+    gate, fail_inconclusive, accepted."""
     __tracebackhide__ = True  # pytest shows the line of the test
     try:
         result = study_of(baseline, candidate, margin, {"required": require, **options})

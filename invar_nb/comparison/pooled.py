@@ -133,7 +133,7 @@ def check_poolable(rows: Sequence[Row]) -> None:
             "study",
             "pooling needs several parts and one metric that leads in all of them",
             f"{len(rows)} of {', '.join(sorted(metrics))}",
-            "Compare texts alone, or questions alone",
+            "Compare parts of one metric, or leave pooling out",
             error=UsageError,
         )
     margins = {f"{row.margin:g} of {row.key.part}": row.margin for row in rows}

@@ -222,6 +222,9 @@ class Rules(Settings):
     drop_failed: bool = field(  # leave out seeds of which a run failed
         default=False, metadata=read_by("runs", needs="runs")
     )
+    stopped_ok: bool = field(  # runs that stopped before their last step are finished
+        default=False, metadata=read_by("runs", needs="runs")
+    )
     level: float = field(  # confidence of the intervals
         default=Settings.level,
         metadata=read_by(*get_args(StudyKind)),
@@ -247,7 +250,7 @@ class Rules(Settings):
         super().__post_init__()
         for name in ("metrics", "by", "deciding"):
             object.__setattr__(self, name, _as_names(name, getattr(self, name)))
-        for name in ("intersect", "drop_failed", "fail_inconclusive"):
+        for name in ("intersect", "drop_failed", "stopped_ok", "fail_inconclusive"):
             if not isinstance(getattr(self, name), bool):
                 _refuse(f"{name} must be true or false", getattr(self, name), "Choose one")
         _check_choices(self)
@@ -290,6 +293,7 @@ class MoreRules(TypedDict, total=False):
     multiplicity: str
     intersect: bool
     drop_failed: bool
+    stopped_ok: bool
     tier: str
     profile: str
     gate: float | None

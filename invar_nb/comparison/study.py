@@ -13,7 +13,7 @@ __all__ = ['FIELDS', 'ELSEWHERE', 'worst_first', 'Table', 'Study', 'check_rules_
 # %% ../../nbs/comparison/18_study.ipynb #17c96d2c
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, NoReturn, TypedDict, Unpack
 
 from ..arms.arm import Arm, is_frame, listed
@@ -25,6 +25,7 @@ from .few_units import BlindSpot
 from invar_nb.comparison.given import (
     OF_TABLES,
     arms_of_arrays,
+    divide_frames,
     is_array,
     is_array_of_any_shape,
     is_path,
@@ -86,6 +87,17 @@ def worst_first(row: Row) -> int:
     return WORST_FIRST.index(row.claim) if row.claim else 0
 
 
+def _name_in(row: Row, name: str) -> str | None:
+    "A field of a row's key; of a score its own name, such as 'f1'."
+    is_score = name == "metric" and row.key.metric.startswith("score")
+    return row.value.title if is_score else getattr(row.key, name)
+
+
+def _has(row: Row, name: str, value: str | None) -> bool:
+    "Whether the key of a row has this value in a field; a score goes by both of its names."
+    return value in (getattr(row.key, name), _name_in(row, name))
+
+
 class Table(Shown):
     "Base of Study: finds rows by their keys; numbers such as `delta` are those of `row`."
 
@@ -112,15 +124,16 @@ class Table(Shown):
     def select(self, **key: str | None) -> list[Row]:
         """Rows with these values of their key (candidate, part, metric, ...) or of their role.
 
-        select(candidate="int4", slice=None). Raises UsageError for a field that no row has,
-        and for a candidate, part or metric that the study does not have."""
+        select(candidate="int4", slice=None); a score goes by its own name, metric="f1".
+        Raises UsageError for a field that no row has, and for a candidate, part, metric or
+        slice that the study does not have."""
         rows = list(self.rows)
         for name, value in key.items():  # field by field, which soon leaves few rows
             if name == "role":
                 rows = [row for row in rows if row.role == value]
                 continue
             as_choice(name, FIELDS, where="select", name="a field", error=UsageError)
-            rows = [row for row in rows if getattr(row.key, name) == value]
+            rows = [row for row in rows if _has(row, name, value)]
         if not rows:
             self._check_names(key)
         return rows
@@ -132,9 +145,10 @@ class Table(Shown):
             "candidate": {name for name, _ in arms},
             "part": {POOLED, *(part for _, part in arms)},
             "metric": {*METRICS},
+            "slice": {None},
         }
         for name in without_rows.keys() & key.keys():
-            names = sorted({getattr(row.key, name) for row in self.rows})
+            names = sorted({_name_in(row, name) for row in self.rows} - {None})
             value = key[name]
             if names and value not in names and value not in without_rows[name]:
                 refuse(
@@ -145,19 +159,13 @@ class Table(Shown):
                     error=UsageError,
                 )
 
-    def __getitem__(self, name: str | Key) -> Row:
-        """The row of a metric on all items, the leading row of a candidate, the row of a key.
+    def __getitem__(self, name: str | Key | tuple[str, str]) -> Row:
+        """The row of a metric on all items, the leading one of a candidate, that of a key.
 
-        Raises KeyError if there is none, or if several candidates have the metric."""
+        study["q4", "f1"] is a metric of one candidate. Raises KeyError if there is none, or
+        if several candidates have the metric."""
         rows = [row for row in self.rows if row.key == name]
-        rows_of_metric = self._rows_of_metric(name)
-        rows_of_candidate = self._rows_of_candidate(name)
-        if rows_of_metric and rows_of_candidate:
-            raise KeyError(
-                f"{name} is a candidate and a metric; write select(candidate={name!r}) or "
-                f"select(metric={name!r})"
-            )
-        rows += rows_of_metric or rows_of_candidate
+        rows = rows or self._rows_of_both(name) or self._rows_named(name)
         if not rows:
             raise KeyError(self._no_row(name))
         candidates = dict.fromkeys(row.key.candidate for row in rows)
@@ -168,6 +176,24 @@ class Table(Shown):
                 f"select(candidate={key.candidate!r}, metric={key.metric!r}, slice=None)"
             )
         return rows[0]
+
+    def _rows_of_both(self, names: object) -> list[Row]:
+        "Rows on all items of (candidate, metric); [] for anything but two such names."
+        if not isinstance(names, tuple) or len(names) != 2:
+            return []
+        candidate, metric = names
+        return [row for row in self._rows_of_metric(metric) if row.key.candidate == candidate]
+
+    def _rows_named(self, name: object) -> list[Row]:
+        "Rows on all items of a metric or of a candidate; KeyError for a name of both."
+        rows_of_metric = self._rows_of_metric(name)
+        rows_of_candidate = self._rows_of_candidate(name)
+        if rows_of_metric and rows_of_candidate:
+            raise KeyError(
+                f"{name} is a candidate and a metric; write select(candidate={name!r}) or "
+                f"select(metric={name!r})"
+            )
+        return rows_of_metric or rows_of_candidate
 
     def _rows_of_metric(self, metric: object) -> list[Row]:
         "Rows of a metric on all items, by its name or title; a control has none."
@@ -532,6 +558,7 @@ def _refuse_no_arm(value: object, where: str) -> NoReturn:
         )
     elif is_frame(value):
         cure = 'Say which column is the score: score="f1"'
+
     elif is_array(value):
         cure = (
             'Scores(ids=range(len(f1)), values=f1, score="f1") makes one of an array; of '
@@ -700,6 +727,7 @@ class StudyOptions(MoreRules, total=False):
         object  # of tables the column of what examples belong to; `compare`: of arrays too
     )
     id: str  # column of a table that names the items
+    part: str  # column of a table that names the text or task of each row
     repeats: str  # of an id in a table: refuse, mean, unequal
 
 
@@ -712,6 +740,19 @@ class Given:
     options: dict[str, object]
 
 
+def _check_rows_of_arms(arms: Mapping[object, object]) -> None:
+    "Raise UsageError for a DataFrame without rows, by the name of its arm."
+    for key, value in arms.items():
+        if is_frame(value) and len(value) == 0:
+            refuse(
+                "study",
+                "an arm must have rows",
+                f"none in {key!r}",
+                "Check how its rows were selected",
+                error=UsageError,
+            )
+
+
 def with_tables_read(
     arms: Mapping[object, object],  # as given: arms, runs, paths and DataFrames
     metrics: object,
@@ -722,7 +763,10 @@ def with_tables_read(
 
     A score may go by its name in `metrics`. Raises UsageError for options of tables where
     there is none."""
+    _check_rows_of_arms(arms)
     arms = _with_runs(arms, options)
+    if _are_divided(arms, options):
+        return _with_parts(arms, metrics, score, options)
     if score is not None and all(map(_holds_scores, arms.values())):
         return Given(
             arms=arms_of_arrays(arms, score, options, where_of(arms)),
@@ -742,6 +786,43 @@ def with_tables_read(
         options = without(options, *OF_TABLES)
     return Given(
         arms=arms, metrics=metrics_of_scores(metrics, [*arms.values()]), options=options
+    )
+
+
+def _are_divided(arms: Mapping[object, object], options: Mapping[str, object]) -> bool:
+    "Whether there are tables to divide by a column of texts or tasks."
+    return options.get("part") is not None and any(map(is_table, arms.values()))
+
+
+def _with_parts(
+    arms: Mapping[tuple[str, str], object],
+    metrics: object,
+    score: str | Sequence[str] | None,
+    options: Mapping[str, object],  # with `part`
+) -> Given:
+    "As `with_tables_read`, of DataFrames whose rows are of several texts or tasks."
+    where = where_of(arms)
+    others = [value for value in arms.values() if not is_frame(value)]
+    if others:
+        refuse(
+            where,
+            "part is about DataFrames here",
+            type(others[0]).__name__,
+            'Of files write compare_models("base.csv", ["q8.csv"], part="text")',
+            error=UsageError,
+        )
+    parted = divide_frames(
+        arms, options["part"], intersect=bool(options.get("intersect")), where=where
+    )
+    given = with_tables_read(parted.frames, metrics, score, without(options, "part"))
+    if not parted.left_out:
+        return given
+    return replace(
+        given,
+        arms={
+            key: arm.changed(provenance={**arm.provenance, "tasks_left_out": parted.left_out})
+            for key, arm in given.arms.items()
+        },
     )
 
 
@@ -811,7 +892,8 @@ def study(  # noqa: PLR0913 (a parameter for each rule that is typed often)
     """Compare all arms with the baseline of their part; without candidates, evaluate them.
 
     An arm may be a DataFrame or the path of a table with score="f1", and then also with
-    cluster="document", id="example_id", repeats="mean" and better="lower".
+    cluster="document", id="example_id", repeats="mean" and better="lower". Of DataFrames
+    part="text" judges each value of that column by itself.
     Raises ContractError, UsageError.
 
     >>> study({"baseline": old, "q8": new, "q4": newer}, score="f1", cluster="document")
@@ -871,10 +953,21 @@ def compare_tables(
     options: Mapping[str, object],  # fields of Rules, and how to read the tables
 ) -> Study:
     "Compare two tables of scores, losses or answers; raises ContractError, UsageError."
+    if options.get("part") is not None:
+        return _compare_parts(tables, score, options)
     rules = without(options, *OF_TABLES)
     if score is not None:
         rules = without(rules, "better")
     return study_of_two(read_tables(tables, score, options), rules)
+
+
+def _compare_parts(
+    tables: Sequence[object], score: str | None, options: Mapping[str, object]
+) -> Study:
+    "Compare two tables whose rows are of several texts or tasks."
+    if all(map(is_path, tables)):
+        return compare_files(tables, {**options, "score": score})
+    return study_of_two(tables, {**options, "score": score})
 
 
 def compare_arrays(
@@ -914,6 +1007,41 @@ def holds_pairs(value: object) -> bool:
     return any(isinstance(item, (Pair, Mapping)) for item in items)
 
 
+def _check_rows_of(values: Sequence[object]) -> None:
+    "Raise UsageError for a DataFrame without rows; it is named by its place."
+    for place, value in enumerate(values, 1):
+        if is_frame(value) and len(value) == 0:
+            refuse(
+                "compare",
+                "a DataFrame must have rows",
+                f"none in argument {place} of {len(values)}",
+                "Check how its rows were selected",
+                error=UsageError,
+            )
+
+
+def _check_number_of_runs(frames: Sequence[object], metrics: Sequence[object]) -> None:
+    "Raise UsageError for one DataFrame of runs, or for more than two, and lead to `study`."
+    if len(frames) == 2 or not all(runs_in(frame) for frame in frames):
+        return
+    chosen = f"metrics={metrics!r}" if metrics else 'metrics=["loss"]'
+    arms = "{'baseline': old, 'b': new, 'c': newer}"
+    cure = f"Several candidates: study({arms}, {chosen})"
+    if len(frames) == 1:
+        cure = (
+            "Split it by the column that names the arm, as {name: rows for name, rows in "
+            'frame.groupby("optimizer")}, call one of them "baseline", and pass all to '
+            f"study(arms, {chosen})"
+        )
+    refuse(
+        "compare",
+        "it takes two DataFrames of runs",
+        len(frames),
+        cure,
+        error=UsageError,
+    )
+
+
 def check_seeds(values: Sequence[object], metrics: object) -> None:
     """Raise UsageError for DataFrames of runs, by the metrics asked for, without seeds.
 
@@ -921,6 +1049,7 @@ def check_seeds(values: Sequence[object], metrics: object) -> None:
     if not all(map(is_frame, values)):
         return
     names = [metrics] if isinstance(metrics, (str, Metric)) else [*metrics]
+    _check_number_of_runs(values, names)
     columns = [str(name) for name in values[0].columns]
     if not names or not {*names} <= {*columns}:
         return
@@ -936,13 +1065,21 @@ def check_seeds(values: Sequence[object], metrics: object) -> None:
     )
 
 
+def _cure_of_several(values: Sequence[object]) -> str:
+    "What to write for several candidates in paths or DataFrames; losses have no score."
+    if all(map(is_path, values)):
+        return 'Several candidates: compare_models("base", ["q8", "q4"])'
+    arms = '{"baseline": old, "q8": new, "q4": newer}'
+    if all(map(measure_in, values)):
+        return f"Several candidates: study({arms})"
+    return f'Several candidates: study({arms}, score="f1")'
+
+
 def refuse_compare(values: Sequence[object], metrics: object = ()) -> NoReturn:
     "Raise UsageError: `compare` cannot use these values; the message says what it takes."
     check_seeds(values, metrics)
     if len(values) > 2 and all(is_frame(value) or is_path(value) for value in values):
-        cure = (
-            'Several candidates: study({"baseline": old, "q8": new, "q4": newer}, score="f1")'
-        )
+        cure = _cure_of_several(values)
     elif len(values) > 2 or any(map(holds_pairs, values)):
         cure = 'Several candidates: study({"baseline": arm, "q8": arm})'
     elif all(map(is_frame, values)):
@@ -1101,8 +1238,9 @@ def compare(  # noqa: PLR0913 (a parameter for each rule that is typed often)
     (text="wiki.jsonl") are taken as well. intersect=True leaves out examples that one arm
     lacks; same_unit=True takes scores as they are, however far apart.
     cluster: to what items belong that are not independent, a list for arrays or the name of a
-    column for tables. Of tables also id="example_id" and repeats="mean" (rows of one id are
-    averaged). DataFrames with losses and tokens, or with answers, need no score; those with a
+    column for tables. Of tables also id="example_id", repeats="mean" (rows of one id are
+    averaged) and part="text" (each value of that column is judged by itself). DataFrames
+    with losses and tokens, or with answers, need no score; those with a
     column of seeds are runs, which need metrics=["loss"].
 
     >>> compare(f1_old, f1_new, score="f1", margin=0.01)
@@ -1127,6 +1265,7 @@ def compare(  # noqa: PLR0913 (a parameter for each rule that is typed often)
     check_options(rules)
     if score is None and are_two_paths(values):
         return compare_files(values, options)
+    _check_rows_of(values)
     values = arms_of_runs(values, score, options)
     score, options["metrics"] = score_and_metrics(score, metrics, values)
     if are_two_tables(values, score):

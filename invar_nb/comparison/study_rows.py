@@ -129,12 +129,13 @@ def check_metric_names(
     metrics = metric_names(measured)
     for name in filter(None, [rules.primary]):
         as_choice(name, metrics, where="study", name="primary", error=UsageError)
-    for name in sorted(filter(None, {loss.metric for loss in rules.accepted})):
-        as_choice(name, metrics, where="study", name="metric of accepted", error=UsageError)
-    _check_accepted_slices(measured, rules)
     titles: dict[str, None] = {}
     for m in measured.values():
         titles |= dict.fromkeys(d.title for d in m.differences.values())
+    of_accepted = {loss.metric for loss in rules.accepted} - {"", *titles}
+    for name in sorted(of_accepted):
+        as_choice(name, metrics, where="study", name="metric of accepted", error=UsageError)
+    _check_accepted_slices(measured, rules)
     parts = dict.fromkeys(part for _, part in measured)
     for name in margins:
         if name not in titles and name not in parts:

@@ -445,23 +445,21 @@ def units_rule(
     Units are "documents", "serial" or "windows"; the reason is a sentence. Only counts are
     needed, so that a plan can say it before anything is scored."""
     size = block_size(windows)
-    order = "windows are taken in text order"
-    if size > 1:
-        order += f", in blocks of {size}"
     scope = "the interval speaks of other passages of this text."
     if asked == "serial":
-        note = f": {order}" if size > 1 else ""
+        note = f", in blocks of {size} windows" if size > 1 else ""
         return asked, f"Chosen by the caller{note}."
     if asked == "windows":
         return asked, _why_windows(windows, documents)
+    blocks = f", so windows are taken in blocks of {size}" if size > 1 else ""
     if documents is None:
-        return "serial", f"No documents are given, so {order}; {scope}"
+        return "serial", f"No documents are given{blocks}; {scope}"
     if asked == "documents":
         return asked, "Chosen by the caller."
     if effective >= FEWEST:
         return "documents", "Windows of one document are not independent."
     few_documents = _few_documents(documents, effective, largest)
-    return "serial", f"{few_documents} too few to be the units, so {order}; {scope}"
+    return "serial", f"{few_documents} too few to be the units{blocks}; {scope}"
 
 
 def _why_windows(windows: int, documents: int | None) -> str:

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['COLUMNS', 'MOST_VALUES', 'ASKED_VALUES', 'UNREAD', 'ELSEWHERE', 'SCHEMA', 'one_temperature',
            'predictions_from_columns', 'predictions_bytes', 'write_predictions', 'parse_kept', 'name_answers',
-           'read_predictions', 'kept_model']
+           'is_kept_file', 'read_predictions', 'kept_model']
 
 # %% ../../nbs/files/02_answers.ipynb #625bf3b6
 import json
@@ -987,6 +987,11 @@ def _is_kept(data: bytes) -> bool:
     first_line = data.partition(b"\n")[0]
     any_version = SCHEMA[:-1]
     return f'"schema":"{any_version}'.encode() in first_line
+
+
+def is_kept_file(path: str | os.PathLike) -> bool:
+    "Whether a file of answers is one that `write_predictions` wrote."
+    return _is_kept(read_file(path, "read_predictions"))
 
 
 def _predictions_in_table(

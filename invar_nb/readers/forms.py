@@ -22,7 +22,7 @@ from typing import NoReturn
 from ..arms.arm import Scores, listed
 from ..files.tables import Table, Wanted, read_table
 from ..foundations.paths import parse_path, values_at
-from ..foundations.refuse import UsageError, as_choice, refuse
+from ..foundations.refuse import UsageError, as_choice, is_number, refuse
 from ..foundations.store import as_path, read_file, strict_json
 from ..metrics.means import TRIES
 from .named_columns import USUAL, read_plain
@@ -551,12 +551,63 @@ def read_trainer_runs(folder: Path) -> list[dict[str, object]]:
     rows = []
     for name, path in trainer_states(folder).items():
         state = strict_json(read_file(path, "read_runs"), where=str(path))
-        history = values_at(state, parse_path("log_history"))
-        row: dict[str, object] = {"seed": _seed_of(name, where), "terminal": "ok"}
-        for entry in _entries(history):
-            row |= {key: value for key, value in entry.items() if key not in ("epoch", "step")}
+        is_checkpoint = _CHECKPOINT.fullmatch(path.parent.name) is not None
+        end = _end_of_state(state, is_checkpoint)
+        row: dict[str, object] = {"seed": _seed_of(name, where), **end}
+        last_steps = {}
+        for entry in _entries(values_at(state, parse_path("log_history"))):
+            values = {key: value for key, value in entry.items() if key not in _CLOCK}
+            row |= values
+            if "step" in entry:
+                last_steps |= dict.fromkeys(values, entry["step"])
+        row["other"] = {**_steps_of(state), "last_steps": last_steps}
         rows.append(row)
     return rows
+
+
+_CLOCK = ("epoch", "step")  # keys of a logged entry that say when, and are no metrics
+
+
+def _steps_of(state: object) -> dict[str, int]:
+    "Where a state of the Trainer stands: its global_step and max_steps, where it has them."
+    steps = {}
+    for name in ("global_step", "max_steps"):
+        for value in values_at(state, parse_path(name)):
+            if type(value) is int and value > 0:
+                steps[name] = value
+    return steps
+
+
+def _end_of_state(state: object, is_checkpoint: bool) -> dict[str, str]:
+    """How a run of the Trainer ended, by its state: `terminal` and `detail` of its row.
+
+    It stopped where its step is below the last one planned. A checkpoint may have been written
+    up to one interval of saving before the end of its run. A run that the Trainer's own
+    callback for early stopping ended is finished."""
+    steps = _steps_of(state)
+    n_missing = steps.get("max_steps", 0) - steps.get("global_step", 0)
+    is_known = steps.keys() >= {"global_step", "max_steps"}
+    interval = 1
+    if is_checkpoint:
+        (saved_every, *_) = values_at(state, parse_path("save_steps")) or [1]
+        interval = saved_every if type(saved_every) is int else 1
+    if not is_known or n_missing < max(1, interval):
+        return {"terminal": "ok"}
+    place = f"at step {steps['global_step']} of {steps['max_steps']}"
+    if _ended_by_early_stopping(state):
+        return {"terminal": "ok", "detail": f"ended by early stopping {place}"}
+    return {"terminal": "stopped", "detail": place}
+
+
+def _ended_by_early_stopping(state: object) -> bool:
+    "Whether the Trainer's EarlyStoppingCallback had lost its patience when a state was saved."
+    callback = "stateful_callbacks.EarlyStoppingCallback"
+    patience = values_at(state, parse_path(f"{callback}.args.early_stopping_patience"))
+    counter = values_at(
+        state, parse_path(f"{callback}.attributes.early_stopping_patience_counter")
+    )
+    numbers = [*counter[:1], *patience[:1]]
+    return len(numbers) == 2 and all(map(is_number, numbers)) and numbers[0] >= numbers[1]
 
 
 def _entries(history: Iterable) -> Iterator[Mapping]:

@@ -889,7 +889,7 @@ def _check_result(task: _Task, computed: float) -> None:
         task.where,
         f"the mean of the rows must be {key} of the results file",
         f"{computed!r} where it says {recorded!r}",
-        "The file was changed, or the metric is no mean: choose another with score=",
+        "The file was changed, or the metric is not a mean: choose another with score=",
     )
 
 

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['SEEDS', 'LOSSES', 'ANSWERS', 'RUNS', 'CURVES', 'NAMED', 'TEXTS', 'READERS', 'QUESTIONS', 'first_names', 'is_losses',
            'is_answers', 'is_runs', 'refuse_runs', 'named_only', 'curves_of', 'refuse_curves', 'recognise_texts',
-           'read_texts', 'describe_kinds', 'cure_of_one_table', 'suggested_arms', 'UnrecognisedError', 'evidence_at',
-           'find_source', 'read_together', 'read_arms']
+           'read_texts', 'describe_kinds', 'cure_of_one_table', 'likely_metrics', 'suggested_arms', 'UnrecognisedError',
+           'evidence_at', 'find_source', 'read_together', 'read_arms']
 
 # %% ../../nbs/readers/20_recognise.ipynb #c008
 import codecs
@@ -29,7 +29,7 @@ from ..arms.pair import in_one_unit, shared_items
 from ..arms.window_losses import WindowLosses, refuse_zeros
 from ..files.answers import read_predictions
 from ..files.losses import REQUIRED, losses_bytes, read_losses
-from ..files.tables import read_table, suffix_of, unpack
+from ..files.tables import Table, read_table, suffix_of, unpack
 from invar_nb.foundations.refuse import (
     ContractError,
     PairingError,
@@ -55,10 +55,12 @@ from invar_nb.readers.llama_cpp import (
 from .lm_eval import LM_EVAL
 from invar_nb.readers.named_columns import (
     ARRAYS,
+    PARTS,
     TABLE,
     USUAL,
     cure_side_by_side,
     text_id,
+    usual_direction,
 )
 from .reader import Example, Reader, Reading, json_lines
 from .translations import TRANSLATIONS
@@ -453,16 +455,72 @@ def _words_of_arms(cells: Sequence, keys: Sequence, are_runs: bool) -> list[str]
     return words if _have_same_items(texts, keys) else []
 
 
-def cure_of_one_table(path: str) -> str:
+def cure_of_one_table(
+    path: str,
+    metrics: Sequence[str] = (),  # of runs, as typed; (): the likeliest
+    command: str = "compare",  # or plan
+) -> str:
     "What to do with one table of two models, as rows or as columns; '' where it holds none."
     arms = suggested_arms(path)
     if arms:
-        command = shlex.join(["invar-nb", "compare", path, "--column", f"arm={arms}"])
-        return f"{path} has several arms: {command}, the baseline first"
+        words = ["invar-nb", command, path, "--column", f"arm={arms}"]
+        words += _metrics_of_runs(path, metrics, without=arms.partition("=")[0])
+        return f"{path} has several arms: {shlex.join(words)}, the baseline first"
     try:
         return cure_side_by_side(path, read_table(as_path(path)).names)
     except (ContractError, OSError):
         return ""
+
+
+_EVALUATED = ("eval", "evaluation", "val", "valid", "validation", "test")  # words of names
+
+
+def likely_metrics(values: Mapping[str, Collection]) -> list[str]:  # name -> different values
+    """The columns of runs in the order in which they may be the metric, the likeliest first.
+
+    Columns with one value, or an unknown direction, come last. Of the others those of an
+    evaluation come first: a training loss is rarely compared."""
+
+    def is_unlikely(name: str) -> tuple[bool, bool, bool]:
+        "The key to sort by."
+        words = {*re.split("[^a-z]+", name.lower())}
+        return len(values[name]) < 2, not usual_direction(name), words.isdisjoint(_EVALUATED)
+
+    return sorted((name for name in values if name != "seed"), key=is_unlikely)
+
+
+def _metrics_of_runs(path: str, metrics: Sequence[str], without: str) -> list[str]:
+    "The options --metric for a table of runs: as typed, else the likeliest; [] for others."
+    try:
+        table = read_table(as_path(path))
+    except (ContractError, OSError):
+        return []
+    if not any(name.strip().lower() in SEEDS for name in table.names):
+        return []
+    chosen = metrics or likely_metrics(_columns_of_numbers(table, without))[:1]
+    words = []
+    for name in chosen:
+        words += ["--metric", name]
+    if any(usual_direction(name) is None for name in chosen):
+        words += ["--better", "lower"]
+    return words
+
+
+def _columns_of_numbers(table: Table, without: str) -> dict[str, set]:
+    "Column -> its different values, for columns of numbers that are neither seed nor arm."
+    return {
+        name: {*cells}
+        for name, cells in table.columns.items()
+        if name != without and name.strip().lower() not in SEEDS and _holds_numbers(cells)
+    }
+
+
+def _holds_numbers(cells: Sequence) -> bool:
+    "Whether a column has numbers, or text that spells them; a failed run may have none."
+    try:
+        return len([float(cell) for cell in cells if cell not in (None, "")]) > 0
+    except (TypeError, ValueError):
+        return False
 
 
 def suggested_arms(path: str | os.PathLike) -> str | None:
@@ -882,7 +940,11 @@ def _keep_shared_tasks(arms: Mapping[str, dict[str, Arm]]) -> None:
             by_task[task] = arm.changed(provenance=provenance)
 
 
-def _check_tasks(arms: Mapping[str, Mapping[str, Arm]], reader: Reader) -> None:
+def _check_tasks(
+    arms: Mapping[str, Mapping[str, Arm]],
+    reader: Reader,
+    paths: Mapping[str, str | os.PathLike],  # name -> where its arms are from
+) -> None:
     "Refuse arms if a candidate lacks a task of the baseline, or has one more."
     base, *candidates = arms
     for name in candidates:
@@ -890,12 +952,21 @@ def _check_tasks(arms: Mapping[str, Mapping[str, Arm]], reader: Reader) -> None:
             missing = [task for task in arms[owner] if task not in arms[other]]
             shared = [task for task in arms[owner] if task in arms[other]]
             if missing:
-                _refuse_missing_task(missing[0], other, shared, reader)
+                is_text = reader is TABLE and arms[owner][missing[0]].kind == "losses"
+                noun = "text" if is_text else "task"
+                owner_of_none = f"{paths[other]} ({other})"
+                _refuse_missing_task(missing[0], owner_of_none, shared, reader, noun)
 
 
-def _refuse_missing_task(task: str, name: str, shared: list[str], reader: Reader) -> None:
+def _refuse_missing_task(
+    task: str,
+    place: str,  # the arm that lacks it: its path and name
+    shared: list[str],
+    reader: Reader,
+    noun: str,  # what a part is: a text or a task
+) -> None:
     "Refuse arms because one of them lacks a task; the error names the tasks that both have."
-    cure = "Compare runs of the same tasks"
+    cure = f"Compare runs of the same {noun}s"
     if shared and "tasks" in reader.options:
         cure = (
             f"Both have {listed(shared)}: say intersect=True to compare these, or ask for "
@@ -905,8 +976,8 @@ def _refuse_missing_task(task: str, name: str, shared: list[str], reader: Reader
         cure = f"Both have {listed(shared)}: say intersect=True to compare these"
     refuse(
         "read_together",
-        "both must have the same tasks",
-        f"no task {task!r} in the {name}",
+        f"both must have the same {noun}s",
+        f"no {noun} {task!r} in {place}",
         cure,
         error=PairingError,
     )
@@ -958,6 +1029,16 @@ def _check_other_files(folder: Path, files: Collection[Path], kind: str) -> None
         )
 
 
+def _column_of_texts(path: Path, reading: Reading) -> str | None:
+    "The column of a table that names the text of each row; None where none seems to."
+    if not path.is_file() or find_source(path, reading) is not TABLE:
+        return None
+    names = first_names(path)
+    if reading.part in names:
+        return reading.part
+    return next((name for name in sorted(names) if name.lower() in PARTS), None)
+
+
 def _check_folders(
     paths: Mapping[str, Path],
     files: Mapping[str, Mapping[str, Path]],  # name -> text -> file
@@ -969,8 +1050,17 @@ def _check_folders(
     for name, path in paths.items():
         if files[name]:
             continue
+        kind = find_source(path, reading).name
         cure = "Compare the files of one tool with each other"
-        if path.is_file():
+        column = _column_of_texts(path, reading)
+        if column:
+            kind = f"a file of several texts, in its column {column!r}"
+            cure = (
+                f"Write the rows of each text into a file of its own, such as {example.name}, "
+                f"in a folder of its model; or give one such file of each model and say "
+                f"part={column!r}"
+            )
+        elif path.is_file():
             cure = (
                 f"Name the file of the same text, such as {example}; or put it into a folder "
                 f"of its model, called {text}{suffix_of(path)} if it is of {text!r}"
@@ -978,7 +1068,7 @@ def _check_folders(
         refuse(
             _TOGETHER,
             f"{path} must be a folder with one file for each text, as {folder} is",
-            find_source(path, reading).name,
+            kind,
             cure,
             error=UsageError,
         )
@@ -1189,7 +1279,7 @@ def _read_results(
     arms = _read_each(paths, readers, reading)
     if reading.intersect:
         _keep_shared_tasks(arms)
-    _check_tasks(arms, reader)
+    _check_tasks(arms, reader, paths)
     if reading.intersect:
         _keep_shared_items(arms)
     return {

@@ -9,9 +9,9 @@ __all__ = ['VALUES_OF', 'TENSOR', 'SCORING_SETTINGS', 'ROUNDING_SETTINGS', 'LOSS
            'shift_sentence', 'engine_of', 'server_sentence', 'cure_of_topics', 'topics_sentence', 'scores_sentence',
            'pair_doubts', 'gain_doubt', 'hidden_doubts', 'few_units_note', 'smallest_p_note', 'rests_on_spread',
            'judged_together', 'family_notes', 'lines_once', 'with_labels', 'copies_of_arms', 'find_doubts',
-           'other_scores', 'repeated_values', 'tokens_at_cut_off', 'share_at_cut_off', 'cut_off_sentence',
-           'interval_warnings', 'arm_warnings', 'temperature_warning', 'pair_warnings', 'tier_warnings',
-           'expired_warnings', 'pooled_warnings', 'find_warnings']
+           'other_scores', 'unused_parts', 'repeated_values', 'tokens_at_cut_off', 'share_at_cut_off',
+           'cut_off_sentence', 'interval_warnings', 'arm_warnings', 'temperature_warning', 'pair_warnings',
+           'tier_warnings', 'expired_warnings', 'pooled_warnings', 'find_warnings']
 
 # %% ../../nbs/report/04_doubts.ipynb #dbt02
 import math
@@ -509,10 +509,8 @@ def other_scores(arm: Arm) -> Iterator[str]:
 
 
 def _what_was_not_checked(arm: Arm) -> Iterator[str]:
-    "Which tasks of lm-eval were left out, and what its files lack to be checked."
+    "What the files of lm-eval lack to be checked."
     source = arm.source
-    if left_out := arm.provenance.get("tasks_left_out"):
-        yield f"Left out, since not all have them: {', '.join(left_out)}."
     if lacking := source.get("lacking_results"):
         yield (
             f"No results_*.json lies beside the samples of the {lacking}: all were read from "
@@ -560,10 +558,17 @@ def _notes_on_rows(source: Mapping) -> Iterator[str]:
     if index := source.get("index"):
         is_id = "is not read" if index == "not read" else "is the id by which rows are matched"
         yield f"The first column of the table has no name and {is_id}."
+
+
+def unused_parts(arm: Arm | ArmSection) -> Iterator[str]:
+    "Which column of a table seems to name texts or tasks whose rows are judged together."
+    source = arm.provenance.get("source")
+    if not isinstance(source, Mapping):
+        return
     for column, n_values in source.get("parts", {}).items():
         yield (
             f"All rows are judged together, but {n_values} values of {column} occur: "
-            f"--column part={column} judges each by itself."
+            f"--column part={column} (part={column!r} in Python) judges each by itself."
         )
 
 
@@ -679,6 +684,7 @@ def pair_warnings(measured: Measured, d: Difference, level: float) -> Iterator[s
     yield from arm_warnings("candidate", pair.candidate)
     yield temperature_warning(pair)
     yield from other_scores(pair.candidate)
+    yield from unused_parts(pair.candidate)
     if pair.clusters is None:
         yield from repeated_values(pair.candidate)
     if pair.kind == "scores":

@@ -9,6 +9,7 @@ __all__ = ['COLOURS', 'UNSEEN', 'visible', 'markdown', 'show', 'percent', 'markd
 # %% ../../nbs/report/00_figures.ipynb #9e5df161
 import math
 import re
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -209,6 +210,8 @@ _MIDDLE = 210
 _BARS_LEFT = 14
 _BARS_RIGHT = 406
 _BAR_HEIGHT = 42  # of a bar with its label above
+_LONGEST_LINE = 58  # characters of a note that are surely narrower than the picture
+_LINE_HEIGHT = 16  # of a note
 
 
 def ticks(
@@ -360,9 +363,14 @@ def _panel(forest: Mapping, start: float) -> tuple[list[dict], float]:
     for i in range(len(forest["bars"])):
         marks += panel.bar(i)
     marks += panel.axis()
-    if not forest["note"]:
+    lines = textwrap.wrap(forest["note"], _LONGEST_LINE)
+    if not lines:
         return marks, panel.bottom + 44
-    return [*marks, _text(_MIDDLE, panel.bottom + 54, forest["note"])], panel.bottom + 62
+    last = panel.bottom + 54
+    for i, line in enumerate(lines):
+        last = panel.bottom + 54 + _LINE_HEIGHT * i
+        marks.append(_text(_MIDDLE, last, line))
+    return marks, last + 8
 
 # %% ../../nbs/report/00_figures.ipynb #ivfig1
 def interval_figure(

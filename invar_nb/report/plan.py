@@ -155,6 +155,7 @@ def pilot_of_study(
         candidate_runs=source.arms[key].runs,
         intersect=source.rules.intersect,
         drop_failed=source.rules.drop_failed,
+        stopped_ok=source.rules.stopped_ok,
     )
 
 
@@ -240,8 +241,9 @@ def _evidence_of_runs(source: RunsComparison, goal: Goal) -> Evidence:
             "plan_comparison",
             "every run of a pilot must have ended well",
             source.pairs.failure,
-            "Run it again, or leave its seed out with --set drop_failed=true, or "
-            "drop_failed=True in Python",
+            "Run it again, or leave its seed out with --set drop_failed=true "
+            "(drop_failed=True in Python); if it was stopped early on purpose, take it as "
+            "finished with --set stopped_ok=true (stopped_ok=True)",
         )
     _check_pilot(d, d, 2, goal)
     spec = replace(source.spec, improvement_threshold=goal.margin or 0.0)
@@ -258,7 +260,7 @@ def _evidence_of_runs(source: RunsComparison, goal: Goal) -> Evidence:
 def _cure_of_few(d: Difference, goal: Goal) -> str:
     """What to do about a pilot of too few units: how many would do, by their spread.
 
-    The spread of few units is a rough one, and taken for exact here."""
+    The spread of few units is a rough one, and treated as known here."""
     is_serial = d.units == "serial"
     cure = "Measure more"
     if d.standard_error > 0:
@@ -277,7 +279,7 @@ def _check_pilot(
     goal: Goal,
 ) -> None:
     "Raise ContractError for a pilot whose units all changed equally, or of too few units."
-    if not d.standard_error > 0:
+    if d.n_units > 1 and not d.standard_error > 0:
         refuse(
             "plan_comparison",
             "the pilot must show some spread",
@@ -615,7 +617,8 @@ def plan_sentences(plan: Plan) -> Iterator[str]:
     "Sentences on the planned run, its goal, whether the text is enough, and the pilot."
     if plan.decided:
         yield f"The pilot already decides: {plan.decided}. For the goal asked:"
-    yield f"Planned: {_size_text(plan)}."
+    of_metric = f" for {plan.metric.name}" if plan.units == "seeds" else ""
+    yield f"Planned: {_size_text(plan)}{of_metric}."
     yield f"Goal: {_goal_text(plan)}; {confidence_text(plan.goal.level)} % interval."
     if plan.text is not None:
         yield _text_sentence(plan)
@@ -692,17 +695,18 @@ def _text_sentence(plan: Plan) -> str:
 
 def _assurance_text(plan: Plan) -> str:
     "How often a plan after such a pilot is right, and how often if units are skewed."
-    text = f"These sizes are enough after {100 * plan.goal.assurance:g} of 100 such pilots"
+    share = f"{100 * plan.goal.assurance:g} of 100"
+    text = f"{share} pilots like this one would give a large enough plan"
     half_a_step = 0.025  # the sentence rounds to steps of 5 in 100
     if plan.if_skewed and plan.if_skewed < plan.goal.assurance - half_a_step:
-        text += f"; after about {5 * round(20 * plan.if_skewed)} if {noun_of(plan.units)} "
+        text += f"; about {5 * round(20 * plan.if_skewed)} if {noun_of(plan.units)} "
         text += "are skewed, with tails as heavy as the pilot's"
     text += "."
     is_more = plan.at_pilot and plan.at_pilot > plan.needed["windows"]
     has_moved = plan.decided.startswith("equivalent") and is_more
     if has_moved or (plan.at_pilot and not plan.decided):
         text += f" If the true change is the pilot's, {plan.at_pilot:,} {plan.items} decide; "
-        text += "`compare` names fewer, since it takes the pilot's spread for exact."
+        text += "`compare` names fewer, since it treats the pilot's spread as known."
     return text
 
 # %% ../../nbs/report/15_plan.ipynb #bmz7atn5

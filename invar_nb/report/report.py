@@ -345,7 +345,7 @@ class Report(Shown):
 
     def _table(self):
         "The table of a notebook: its heads, then the texts of its rows."
-        table = compact_table(self.content).first(MOST_ROWS - 1)
+        table = compact_table(self.content).within(MOST_ROWS)
         return [table.heads, *([str(cell) for cell in row] for row in table.rows)]
 
     def _records(self):

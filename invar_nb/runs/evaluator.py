@@ -6,8 +6,8 @@
 __all__ = ['HIGHER', 'LOWER', 'DIRECTIONS', 'LINEAR', 'LOG', 'MOST_SEEDS', 'DEFAULT_MARGIN', 'MetricSpec', 'written_mean',
            'geometric_mean', 'fieller_interval', 'Columns', 'compared_columns', 'runs_difference', 'decide',
            'all_equal', 'not_worse', 'seeds_for_power', 'Judgement', 'ShownRuns', 'RunsComparison', 'compare_runs',
-           'share_of', 'judge_runs', 'judge_many', 'Evaluator', 'RunsArm', 'specs_of', 'with_shares', 'compared_values',
-           'judge_candidates', 'levels_of_runs', 'against_name', 'ends_assumed', 'study_runs']
+           'share_of', 'judge_runs', 'judge_many', 'Evaluator', 'RunsArm', 'specs_of', 'with_shares', 'choice_of_seeds',
+           'compared_values', 'judge_candidates', 'levels_of_runs', 'against_name', 'ends_assumed', 'study_runs']
 
 # %% ../../nbs/runs/01_evaluator.ipynb #c002
 import math
@@ -51,6 +51,7 @@ from ..metrics.metric import Metric
 from ..readers.named_columns import usual_direction
 from invar_nb.runs.runs import (
     ASSUMED,
+    STOPPED,
     ExperimentResult,
     RunPairs,
     as_runs,
@@ -59,6 +60,7 @@ from invar_nb.runs.runs import (
     pair_runs,
     runs_of_frame,
     spelled,
+    with_ends,
 )
 from ..statistics.jackknife import Jackknife
 from ..statistics.multiplicity import PROCEDURES, adjust
@@ -484,6 +486,12 @@ class ShownRuns(Shown):
         )
 
 # %% ../../nbs/runs/01_evaluator.ipynb #c038
+_NAMES_OF_PROCEDURES = {  # word of the rule `multiplicity` -> its authors
+    "holm": "Holm",
+    "benjamini_hochberg": "Benjamini-Hochberg",
+}
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RunsComparison(ShownRuns):
     "Two arms compared on one metric, with their runs paired by seed."
@@ -494,6 +502,26 @@ class RunsComparison(ShownRuns):
     adjusted_p_value: float | None = None  # for several tests; None: not adjusted
     multiplicity: str | None = None  # procedure of that adjustment: one of PROCEDURES
     family: int = 1  # number of tests that are adjusted together
+    n_metrics: int = 1  # number of tests of this candidate
+    n_candidates: int = 1  # number of candidates over which Holm adjusts once more
+
+    @property
+    def correction(self) -> str:
+        "How the p-value was adjusted, as text: 'Holm over 2 candidates'; '' if it was not."
+        if not self.multiplicity:
+            return ""
+        within = _NAMES_OF_PROCEDURES[self.multiplicity]
+        over_candidates = f"over {self.n_candidates} candidates"
+        if self.n_candidates < 2:
+            return f"{within} over {counted(self.family, 'tests')}"
+        if self.family == self.n_candidates:  # one test of each
+            return f"Holm {over_candidates}"
+        metrics = f"over this candidate's {counted(self.n_metrics, 'metrics')}"
+        if self.n_metrics == 1:
+            metrics = "over this candidate's one metric"
+        if self.multiplicity == "holm":
+            return f"{within} {metrics}, then {over_candidates}"
+        return f"{within} {metrics}, then Holm {over_candidates}"
 
     @property
     def level(self) -> float:
@@ -561,7 +589,7 @@ def _tests_text(c: RunsComparison) -> str:
     p_text = f"p = {c.p_value:.2g}" if c.p_value >= 1e-4 else "p < 0.0001"
     text = f"{name} test, {p_text}"
     if c.multiplicity:
-        text += f", {c.judgement.p_value:.2g} by {c.multiplicity} over {c.family} tests"
+        text += f", {c.judgement.p_value:.2g} by {c.correction}"
     columns = compared_columns(c.spec, c.pairs.baseline, c.pairs.candidate)
     changes = np.subtract(columns.candidate, columns.baseline)
     if not all_equal(c.difference) and _has_outlier(changes):
@@ -630,10 +658,8 @@ def _seeds_text(seeds: Iterable[int]) -> str:
 
 # %% ../../nbs/runs/01_evaluator.ipynb #st08
 def _percent_text(c: RunsComparison, change: float) -> str:
-    "A change as text in per cent of the metric: a change of logarithms is converted."
-    if c.spec.scale == LOG:
-        change = math.expm1(change)
-    return f"{100 * change:+.3g} %"
+    "A change as text in per cent of the metric, with the digits that tables show."
+    return change_text(change, c.difference)
 
 
 def _span_text(c: RunsComparison) -> str:
@@ -761,7 +787,7 @@ def _verdict_of(
         beyond_margin=is_changed and _is_beyond(d, m),
         not_worse=not_worse(d, m, _is_better(c)),
         adjusted_p_value=c.adjusted_p_value,
-        multiplicity=f"{c.multiplicity} over {c.family} tests" if c.multiplicity else None,
+        multiplicity=c.correction or None,
     )
 
 
@@ -809,7 +835,7 @@ def compare_runs(
     baseline_runs: Iterable,  # one ExperimentResult (or row of a runs file) a seed
     candidate_runs: Iterable,  # the same seeds
     hypothesis_id: int = 0,  # kept in the verdict
-    **seeds: bool,  # intersect, drop_failed: which seeds `pair_runs` may leave out
+    **seeds: bool,  # intersect, drop_failed, stopped_ok: which seeds `pair_runs` takes
 ) -> RunsComparison:
     "Compare two arms on one metric, seed by seed; seeds that differ raise a PairingError."
     where = "compare_runs"
@@ -887,7 +913,7 @@ def judge_runs(
     baseline_runs: Iterable,  # one ExperimentResult (or row of a runs file) a seed
     candidate_runs: Iterable,  # the same seeds
     hypothesis_id: int = 0,  # kept in the verdict
-    **seeds: bool,  # intersect, drop_failed: as in `compare_runs`
+    **seeds: bool,  # intersect, drop_failed, stopped_ok: as in `compare_runs`
 ) -> Verdict:
     "Compare two arms on one metric and return the verdict alone."
     return compare_runs(
@@ -921,14 +947,14 @@ def judge_many(
         keys.add(key)
     p_values = [c.p_value for c in comparisons if c.p_value is not None]
     adjusted = adjust(p_values, multiplicity)
-    return _with_adjusted(comparisons, adjusted, multiplicity, len(p_values))
+    facts = {"multiplicity": multiplicity, "family": len(p_values)}
+    return _with_adjusted(comparisons, adjusted, **facts, n_metrics=len(p_values))
 
 
 def _with_adjusted(
     comparisons: Iterable[RunsComparison],
     adjusted: np.ndarray,  # p-values of the comparisons that were tested, in their order
-    multiplicity: str,
-    family: int,  # number of tests
+    **facts: str | int,  # how they were adjusted: fields of `RunsComparison`
 ) -> tuple[RunsComparison, ...]:
     "The comparisons with their adjusted p-values; those not tested are returned as they are."
     p_values = iter(adjusted.tolist())
@@ -937,7 +963,6 @@ def _with_adjusted(
         if c.p_value is None:
             judged.append(c)
             continue
-        facts = {"multiplicity": multiplicity, "family": family}
         judged.append(replace(c, adjusted_p_value=next(p_values), **facts))
     return tuple(judged)
 
@@ -1079,17 +1104,22 @@ def _share_of_text(
     if size.is_percent or spec.scale == LOG:
         return size.value
     numeric = replace(spec, improvement_threshold=DEFAULT_MARGIN)
-    seeds = {"intersect": rules.intersect, "drop_failed": rules.drop_failed}
-    values = compared_values(numeric, arms, **seeds)
+    values = compared_values(numeric, arms, **choice_of_seeds(rules))
     if not values:
         return DEFAULT_MARGIN  # no seed is compared, so any margin does
     return share_of(size.value, [values[seed] for seed in sorted(values)], spec.name)
 
 
+def choice_of_seeds(rules: Rules) -> dict[str, bool]:
+    "The rules that choose the seeds which are compared, as `pair_runs` takes them."
+    names = ("intersect", "drop_failed", "stopped_ok")
+    return {name: getattr(rules, name) for name in names}
+
+
 def compared_values(
     spec: MetricSpec,
     arms: Mapping[tuple[str, str], "RunsArm"],  # the baseline first
-    **seeds: bool,  # the rules intersect and drop_failed, which choose the seeds
+    **seeds: bool,  # of `choice_of_seeds`
 ) -> dict[int, float]:
     "Seed -> the baseline's value of a metric, for seeds that some candidate has too."
     baseline, *candidates = (
@@ -1156,13 +1186,12 @@ def judge_candidates(
     if len(p_values) < 2:
         return judged
     family = sum(p.size for p in p_values.values())
-    has_several_metrics = family > len(p_values)
-    procedures = [multiplicity, "holm"] if has_several_metrics else ["holm"]
-    procedure = " and ".join(dict.fromkeys(procedures))
     # A candidate with all its hypotheses rejected passes its share of the error on.
     adjusted = pass_on([*p_values.values()])
     for name, p in zip(p_values, adjusted, strict=True):
-        judged[name] = _with_adjusted(judged[name], p, procedure, family)
+        facts = {"multiplicity": multiplicity, "family": family}
+        counts = {"n_metrics": p.size, "n_candidates": len(p_values)}
+        judged[name] = _with_adjusted(judged[name], p, **facts, **counts)
     return judged
 
 
@@ -1182,7 +1211,8 @@ def levels_of_runs(arms: Mapping[tuple[str, str], RunsArm], rules: Rules) -> Stu
         logged.pop("seed", None)
         for name in rules.metrics or logged:
             as_choice(name, logged, where="evaluate", name="metrics", error=UsageError)
-            values = _values_over_seeds(arm.runs, name)
+            arms_of_name = with_ends({BASELINE: arm.runs}, name, rules.stopped_ok)
+            values = _values_over_seeds(arms_of_name[BASELINE], name)
             rows.append(_level_row(part, name, values, rules.level))
     return Study(arms=dict(arms), rules=rules, rows=tuple(rows), measured={})
 
@@ -1194,11 +1224,14 @@ def _values_over_seeds(runs: Sequence[ExperimentResult], metric: str) -> tuple[f
     reasons = ((run.seed, find_failure(run, metric)) for run in runs)
     failed = [f"the run of seed {seed} {reason}" for seed, reason in reasons if reason]
     if failed:
+        cure = "Repeat it: a mean over the runs that survived would be too good"
+        if any(run.terminal == STOPPED for run in runs):
+            cure += "; where it was stopped early on purpose, say --set stopped_ok=true"
         refuse(
             "evaluate",
             "every run must have ended well",
             f"{failed[0]} ({len(failed)} of {len(runs)} failed)",
-            "Repeat it: a mean over the runs that survived would be too good",
+            cure,
         )
     values = {run.seed: run.metrics[metric] for run in runs}
     if len(values) < len(runs):
@@ -1259,8 +1292,7 @@ def _compare_candidates(
                     spec,
                     baseline_runs=arms[BASELINE, part].runs,
                     candidate_runs=arms[name, part].runs,
-                    intersect=rules.intersect,
-                    drop_failed=rules.drop_failed,
+                    **choice_of_seeds(rules),
                 )
                 for spec in specs
             ]
@@ -1321,6 +1353,7 @@ def _seeds_left_out(
     arms: Mapping[tuple[str, str], RunsArm],
     part: str,
     compared: Mapping[str, Sequence[RunsComparison]],
+    stopped_ok: bool,
 ) -> Iterator[str]:
     "Yield a sentence for each candidate of which seeds were left out."
     for name, (c, *_) in compared.items():
@@ -1332,11 +1365,31 @@ def _seeds_left_out(
                 "baseline": arms[BASELINE, part].runs,
                 "candidate": arms[name, part].runs,
             }
+            runs = with_ends(runs, c.spec.name, stopped_ok)
             yield (
                 f"{subject}Seeds of which a run failed are left out: "
                 f"{_seeds_text(c.pairs.dropped)}. {find_failures(runs, c.spec.name).counts}. "
                 "Seeds that survive may be the easy ones."
             )
+
+
+def _stop_text(name: str, run: ExperimentResult) -> str:
+    "Which run stopped and where: 'seed 2 of lion at step 300 of 500'."
+    return f"seed {run.seed} of {name} {run.detail}".rstrip()
+
+
+def _runs_that_stopped(
+    arms: Mapping[tuple[str, str], RunsArm], metric: str, rules: Rules
+) -> Iterator[str]:
+    "Yield a sentence on runs that stopped early and count as finished, as the rules say."
+    if not rules.stopped_ok:
+        return
+    ended = with_ends({name: arm.runs for (name, _), arm in arms.items()}, metric)
+    stopped = []
+    for name, runs in ended.items():
+        stopped += [_stop_text(name, run) for run in runs if run.terminal == STOPPED]
+    if stopped:
+        yield f"Runs that stopped early count as finished: {'; '.join(stopped)}."
 
 
 def _directions_assumed(
@@ -1411,7 +1464,8 @@ def study_runs(
     notes = [
         *ends_assumed(arms),
         *_directions_assumed(specs, rules.better),
-        *_seeds_left_out(arms, part, compared),
+        *_seeds_left_out(arms, part, compared, rules.stopped_ok),
+        *_runs_that_stopped(arms, specs[0].name, rules),
     ]
     return Study(
         arms=dict(arms),

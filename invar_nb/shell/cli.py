@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['app', 'Answer', 'MOST_ANNOUNCED', 'MUST_BE_A_REPORT', 'command', 'post_summary', 'save_report', 'of_one_table',
-           'names_of_arms', 'check_arms', 'compare', 'update', 'plan', 'planned_arms', 'Sharding', 'check_scored',
-           'score', 'merge', 'answer_questions', 'evaluate', 'diff', 'find_report', 'read_document', 'verify', 'card',
-           'export', 'init', 'doctor', 'demo', 'help_of', 'main']
+           'names_of_arms', 'check_arms', 'compare', 'update', 'plan', 'check_one_metric', 'planned_arms', 'Sharding',
+           'check_scored', 'score', 'merge', 'answer_questions', 'evaluate', 'diff', 'find_report', 'read_document',
+           'verify', 'card', 'export', 'init', 'doctor', 'demo', 'help_of', 'main']
 
 # %% ../../nbs/shell/32_cli.ipynb #c005
 import os
@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -26,7 +27,7 @@ import typer
 import invar_nb
 
 # %% ../../nbs/shell/32_cli.ipynb #c007
-from .error_lines import OK, REFUSED, REGRESSED, describe_error
+from .error_lines import OK, REFUSED, REGRESSED, TYPED_WORDS, describe_error
 from .help_text import HelpCommand, HelpGroup
 from .options import TYPED, grouped, panel, suggest, usage
 from .out_folder import PLAN_FILES, check_out, free_out
@@ -157,7 +158,7 @@ def save_report(
     """
     from invar_nb.report.answer import summary
     from invar_nb.report.report import has_changed_examples
-    from invar_nb.report.wording import accept_sentence
+    from invar_nb.report.wording import accept_sentence, page_of_rows
 
     report.save(out, force=force, journals=journals)
     post_summary(report.to_markdown())
@@ -173,7 +174,8 @@ def save_report(
         f"Check:  invar-nb verify {folder}",
     ]
     if "study" in TYPED.get() and accept_sentence(report.content):
-        lines.append(f"Known loss? The [[accepted]] to paste is in {out / 'summary.md'}")
+        page = out / page_of_rows(report.content)
+        lines.append(f"Known loss? The [[accepted]] to paste is in {page}")
     if has_changed_examples(report.content, report.arms):
         lines.append(f"Examples lost and won: invar-nb export {folder} --examples")
     return report.document() | facts, "\n".join(lines)
@@ -248,7 +250,7 @@ def check_arms(request: Request) -> None:
         is_model = Path(baseline, "config.json").is_file()
         word = "score" if is_model else "evaluate"
         cure += f"; for one alone: invar-nb {word} {baseline}"
-        cure = cure_of_one_table(baseline) or cure
+        cure = cure_of_one_table(baseline, request.job.asked.metric or ()) or cure
     usage("compare needs BASELINE and CANDIDATE", got, cure)
 
 # %% ../../nbs/shell/32_cli.ipynb #c025
@@ -298,12 +300,13 @@ def compare(
     facts, text = save_report(report, out, force, compared.journals)
     if not update_baseline:
         return facts, text
-    updated, sentence = update(Path(baseline), compared, report, force)
+    updated, sentence = update(baseline, candidates, compared, report, force)
     return facts | updated, f"{text}\n{sentence}"
 
 
 def update(
-    baseline: Path,
+    baseline: str,
+    candidates: object,  # the one candidate, or its name -> path
     compared: object,  # a Compared, as `compare_all` returns it
     report: object,  # the Report of its study
     force: bool,
@@ -312,15 +315,26 @@ def update(
 
     Returns what the command prints: (facts for --json, a sentence).
     """
-    from invar_nb.shell.baseline_file import reason_to_keep, write_baseline
+    from invar_nb.shell.arm_kind import arm_kind
+    from invar_nb.shell.baseline_file import (
+        copy_baseline,
+        file_to_copy,
+        paths_of,
+        reason_to_keep,
+        write_baseline,
+    )
 
     reason = reason_to_keep(compared.study, report.exit)
     if reason and not force:
         sentence = f"Kept: {baseline}, since {reason}. To take it all the same, add --force."
         return {"updated_baseline": None}, sentence
+    path = Path(baseline).expanduser()
+    file = file_to_copy(baseline, arm_kind(baseline), paths_of(candidates))
+    if file is not None:
+        return copy_baseline(file, path)
     key = compared.study.row.key
     candidate = compared.study.arms[key.candidate, key.part]
-    return write_baseline(candidate, baseline.expanduser())
+    return write_baseline(candidate, path)
 
 # %% ../../nbs/shell/32_cli.ipynb #c031
 @command(
@@ -347,6 +361,7 @@ def plan(
     ) = None,
 ):
     "How much text, or how many seeds, are enough? Plans from a pilot, or from files."
+    check_one_metric()
     job = Job(scoring=scoring, columns=columns, output=output)
     request = of_one_table(
         read_study(scoring.study, baseline, candidates or None, job, scoring.keys)
@@ -364,6 +379,20 @@ def plan(
     from invar_nb.shell.plan import save_plan
 
     return save_plan(arguments, planning, job, folder, force=force, save=out is not None)
+
+
+def check_one_metric() -> None:
+    "Raise UsageError for several --metric of a plan, of which the last would count."
+    words = TYPED_WORDS.get()
+    metrics = [after for word, after in pairwise(words) if word == "--metric"]
+    metrics += [word.partition("=")[2] for word in words if word.startswith("--metric=")]
+    if len(metrics) > 1:
+        usage(
+            "a plan is for one metric, whose unit its margin has",
+            " and ".join(metrics),
+            f"Keep one, such as --metric {metrics[0]}, and plan for each by itself: the "
+            "largest plan is enough for all",
+        )
 
 
 def planned_arms(request: Request) -> dict[str, str]:

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['OF_THE_SHELL', 'SCORING', 'Compared', 'compare_all', 'find_arms', 'check_rows', 'collect_arms', 'say_divergence',
-           'check_scoring', 'compare_models', 'typed_texts', 'evaluate_files', 'arms_alone', 'read_alone']
+           'check_scoring', 'check_no_tables', 'compare_models', 'typed_texts', 'evaluate_files', 'arms_alone',
+           'read_alone']
 
 # %% ../../nbs/shell/26_compare.ipynb #c002
 import tempfile
@@ -13,7 +14,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Unpack
 
-from ..arms.arm import Arm
+from ..arms.arm import Arm, is_frame
 from ..comparison.rows import BASELINE
 from ..comparison.rules import Rules
 from ..comparison.study import ModelOptions, Study, study
@@ -180,6 +181,24 @@ def check_scoring(
         refuse(where, "an option must be known", repr(name), cure, error=UsageError)
 
 # %% ../../nbs/shell/26_compare.ipynb #cmodels
+def check_no_tables(baseline: object, candidates: object) -> None:
+    "Raise UsageError for DataFrames in the place of paths."
+    values = [candidates]
+    if isinstance(candidates, Mapping):
+        values = [*candidates.values()]
+    elif isinstance(candidates, list):
+        values = candidates
+    for value in (baseline, *values):
+        if is_frame(value):
+            refuse(
+                "compare_models",
+                "models and files must be given by their paths",
+                type(value).__name__,
+                'Of DataFrames write study({"baseline": old, "q8": new})',
+                error=UsageError,
+            )
+
+
 def compare_models(
     baseline: str | Path,  # a folder, hub id, GGUF, server or file
     candidates: str | Path | list | Mapping,  # one, several, or name -> path
@@ -203,6 +222,7 @@ def compare_models(
     Models are scored, files and folders are read. UsageError, ContractError, PairingError.
     """
     check_scoring(scoring, "compare_models")
+    check_no_tables(baseline, candidates)
     if isinstance(candidates, Mapping):
         candidates = {name: str(path) for name, path in candidates.items()}
     else:

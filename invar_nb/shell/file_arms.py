@@ -21,9 +21,9 @@ from ..files.tables import Table, Wanted, read_table
 from ..foundations.refuse import of_part
 from ..foundations.store import as_path
 from ..metrics.metric import METRICS
-from ..readers.named_columns import ARRAYS, DOCUMENTS, USUAL, usual_direction
+from ..readers.named_columns import ARRAYS, DOCUMENTS, USUAL
 from ..readers.reader import Reading
-from ..readers.recognise import SEEDS, read_together
+from ..readers.recognise import SEEDS, likely_metrics, read_together
 from ..report.doubts import other_scores
 from ..runs.evaluator import RunsArm
 from ..runs.runs import END_COLUMNS, read_runs, spelled
@@ -121,25 +121,12 @@ def arms_of_tables(
     return arms
 
 # %% ../../nbs/shell/24_file_arms.ipynb #tabc
-_EVALUATED = ("eval", "evaluation", "val", "valid", "validation", "test")  # words of names
-
-
 def check_tables(arguments: Mapping[str, str], job: Job, out: Path) -> None:
     """Raise UsageError for tables of runs while metric or direction is not given.
 
     The error message lists the columns, those that look most like a metric first.
     """
-    values = values_of_tables(arguments, job.columns)
-
-    def is_unlikely(name: str) -> tuple[bool, bool, bool]:
-        """A key for sorting: columns with one value, or an unknown direction, come last.
-
-        Of the others those of an evaluation come first: a training loss is rarely compared.
-        """
-        words = {*re.split("[^a-z]+", name.lower())}
-        return len(values[name]) < 2, not usual_direction(name), words.isdisjoint(_EVALUATED)
-
-    columns = sorted((name for name in values if name != "seed"), key=is_unlikely)
+    columns = likely_metrics(values_of_tables(arguments, job.columns))
     line = [*dict.fromkeys(arguments.values())]
     if "out" in TYPED.get():
         line += ["--out", str(out)]

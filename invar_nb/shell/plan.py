@@ -36,8 +36,9 @@ from ..foundations.refuse import ContractError, of_part, refuse
 from ..foundations.store import as_path, digest, write_folder
 from ..metrics.metric import METRICS, as_metric, prepare_metric
 from ..models.text_plan import TextPlan
+from ..readers.recognise import cure_of_one_table, likely_metrics
 from ..report.plan import Plan, gate_limit, plan_comparison
-from ..runs.evaluator import compare_runs, specs_of
+from ..runs.evaluator import RunsArm, compare_runs, specs_of
 from .arm_kind import SCORED, arm_kind
 from .check_job import check_roles
 from .file_arms import arms_of_files, as_reading
@@ -45,7 +46,7 @@ from .jobs import Offered, find_rules
 from .open_models import find_cache
 from .options import TYPED, as_typed, given_options, refuse_unread, usage
 from .out_folder import PLAN_FILES
-from .run_rules import check_runs, metric_columns
+from .run_rules import check_runs
 from .score_arms import score_arms
 from .settings import Asked, Comparing, Job, Planning, Scoring
 from .terminal import say
@@ -537,6 +538,7 @@ def _plan_of_pilot(
             candidate_runs=others[0].runs,
             intersect=rules.intersect,
             drop_failed=rules.drop_failed,
+            stopped_ok=rules.stopped_ok,
         )
     elif others:
         pilot = pair(pilot, *others)
@@ -560,10 +562,20 @@ def _check_metric_of_runs(
     ]
     check_runs(
         replace(job, asked=Asked(metric=asked.metric, better=asked.better)),
-        metric_columns(arms),
-        [*arguments.values(), *as_typed(options)],
+        _columns_of_runs(arms.values()),
+        [*dict.fromkeys(arguments.values()), *as_typed(options)],
         command="plan",
     )
+
+
+def _columns_of_runs(arms: Iterable[RunsArm]) -> list[str]:
+    "The columns of tables of runs that may be metrics, the likeliest first."
+    values: dict[str, set] = {}
+    for arm in arms:
+        for run in arm.runs:
+            for name, value in run.metrics.items():
+                values.setdefault(name, set()).add(value)
+    return likely_metrics(values)
 
 
 def _arms_of(
@@ -598,7 +610,7 @@ def find_plan(
     reading = as_reading(job.columns, asked_of(planning, job.asked).better)
     kinds = {name: arm_kind(text, reading) for name, text in arguments.items()}
     has_models = any(kind in SCORED for kind in kinds.values())
-    check_source(planning, kinds, has_models)
+    check_source(planning, kinds, has_models, arguments)
     if has_models:
         _check_read_by_models(planning, job)
         _check_one_candidate(arguments)
@@ -640,7 +652,12 @@ def _check_read_by_files(planning: Planning, job: Job, kinds: Mapping[str, str])
     refuse_unread(planning, {"data", "files"})
 
 
-def check_source(planning: Planning, kinds: Mapping[str, str], has_models: bool) -> None:
+def check_source(
+    planning: Planning,
+    kinds: Mapping[str, str],  # name -> kind
+    has_models: bool,
+    arguments: Mapping[str, str],  # name -> as typed
+) -> None:
     """Raise UsageError unless the arms and options give the spread that a plan needs.
 
     The spread of the changes is measured on two arms; or assumed, from the losses of one arm
@@ -657,8 +674,16 @@ def check_source(planning: Planning, kinds: Mapping[str, str], has_models: bool)
         usage(
             "plan needs BASELINE and CANDIDATE, one file with --correlation, or --sd",
             " ".join(kinds.values()) or "none",
-            "Give two models and --text FILE",
+            _cure_of_one_file(arguments, planning) or "Give two models and --text FILE",
         )
+
+
+def _cure_of_one_file(arguments: Mapping[str, str], planning: Planning) -> str:
+    "What to type where the only file is a table of several arms; '' where it is none."
+    metrics = [planning.metric] if planning.metric else []
+    for argument in arguments.values():
+        return cure_of_one_table(argument, metrics, command="plan")
+    return ""
 
 
 def check_deviation(

@@ -52,7 +52,7 @@ def share_of_mean(
     spec: MetricSpec,
     margin: MarginText,
     arms: RunsArms,
-    **seeds: bool,  # the rules intersect and drop_failed, which choose the seeds
+    **seeds: bool,  # the rules intersect, drop_failed and stopped_ok, which choose the seeds
 ) -> float:
     """The margin of a metric of runs as `Rules` takes it; raises UsageError.
 
@@ -288,7 +288,9 @@ def what_is_missing(
 def rules_of_runs(job: Job, arms: RunsArms) -> Rules:
     "The rules for comparing tables of runs; UsageError where metric or direction is missing."
     asked = job.asked
-    seeds = {"intersect": job.columns.intersect, "drop_failed": job.columns.drop_failed}
+    seeds = {
+        name: getattr(job.columns, name) for name in ("intersect", "drop_failed", "stopped_ok")
+    }
     check_runs(job, metric_columns(arms))
     better = find_directions(job)
     scale = scales_of(job)

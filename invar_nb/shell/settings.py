@@ -517,12 +517,15 @@ class Columns:
 
     intersect: _files(
         bool,
-        "Compare what all arms have: examples, or seeds of runs, that some arm lacks are "
-        "left out, and the answer says how many there were.",
+        "Of several models use what all have: examples, or seeds of runs, that some model "
+        "lacks are left out, and the answer says how many there were.",
         "--intersect",
         reads="files runs",
     ) = False
     drop_failed: file_key(bool, "For runs: leave out seeds with a failed run.", "runs") = False
+    stopped_ok: file_key(
+        bool, "For runs: take runs that stopped before their last step as finished.", "runs"
+    ) = False
 
     def __post_init__(self):
         "Take `--column score=NAME` for `--score NAME`; UsageError where they differ."
@@ -626,7 +629,7 @@ class Measured:
 
     metric: _statistics(
         _many,
-        "Metric to compare, the primary one first. Repeatable. "
+        "Metric to compute, the primary one first. Repeatable. "
         "Default: all that can be computed, but for drift.",
         metavar="NAME",
         reads="data looks runs",
@@ -636,7 +639,7 @@ class Measured:
         "Column to slice by, or a field of lm-eval's documents or "
         "inspect's metadata. For a text: language, source, position (in the "
         "document), frequency (of the token) or context (tokens before it). "
-        "Slices are judged too, as one family, and can make the exit code 1. "
+        "A comparison judges slices too, as one family, and they can make its exit code 1. "
         "Repeatable. Default: for answers all columns, for a text its language.",
         metavar="COLUMN",
     ) = None
@@ -689,7 +692,7 @@ class Agreed(Measured):
         _many,
         "Pool all texts into one number: equal, tokens, random (texts like these), or "
         "weights {NAME = NUMBER}. Default: each text by itself.",
-        "texts",
+        "texts files",
     ) = None
     deciding: file_key(
         _many,

@@ -171,11 +171,15 @@ def n_for_power(
     power: float = 0.8,  # chance that the claim is made
     level: float = 0.95,
 ) -> int | None:
-    """Units to claim a difference (|D| >= m) or equivalence (|D| < m); None if none suffices.
+    """Units to show a difference from 0 (|D| >= m) or equivalence (|D| < m), or None.
 
+    None if no number suffices. To show that a difference lies beyond the margin takes more.
     By the normal law, as if s were known: below some 30 units it names too few (2 for
     s = 0.01, D = 0.02, where a t test takes 5). `plan_comparison` allows for a small pilot.
     """
+    if power != 1:  # which no number reaches
+        power = as_fraction(power, where="n_for_power", name="power")
+    level = as_fraction(level, where="n_for_power", name="level")
     delta = abs(delta)
     margin = margin or 0.0
     s = standard_deviation

@@ -30,6 +30,11 @@ const intoLines = (pre) => {
   });
   pre.replaceChildren(...lines.filter((line, k) => line.textContent || k < lines.length - 1));
 };
+// Whether most cells beside the first column begin with a number: rows of the texts of cells.
+const isOfNumbers = (rows) => {
+  const texts = rows.flatMap((row) => row.slice(1)).map((text) => text.trim()).filter(Boolean);
+  return texts.filter((text) => /^[-+−±]?\d/.test(text)).length > texts.length / 2;
+};
 document.addEventListener("DOMContentLoaded", () => {
   document.querySelectorAll("div.cell_output pre").forEach((pre) => {
     if ([...pre.children].some((child) => child.textContent)) return;  // it has colours
@@ -48,13 +53,17 @@ document.addEventListener("DOMContentLoaded", () => {
   document.querySelectorAll("article code.literal .pre").forEach((word) => word.classList.toggle("long", word.textContent.length > 48));
   document.querySelectorAll("div.highlight-shell pre").forEach(intoLines);
   document.querySelectorAll("div.highlight-shell pre, pre .said").forEach((box) => [...box.childNodes].forEach(keepWhole));
-  // A table of four columns becomes a list there; its cells say which column they are of.
+  // A table of four columns becomes a list there; its cells say which column they are of. One of
+  // numbers stays a table, since its columns are compared, and is scrolled.
   document.querySelectorAll("table.docutils").forEach((table) => {
     const heads = [...table.querySelectorAll("thead th")].map((head) => head.textContent);
     if (heads.length < 4) return;
+    const rows = [...table.querySelectorAll("tbody tr")].map((row) => [...row.cells]);
+    if (isOfNumbers(rows.map((row) => row.map((cell) => cell.textContent)))) return table.classList.add("of-numbers");
     table.classList.add("broad", heads[0] ? "named" : "numbered");
-    table.querySelectorAll("tbody tr").forEach((row) => [...row.cells].slice(2).forEach((cell, k) => {
-      if (cell.textContent.trim()) cell.dataset.label = heads[k + 2];
+    const firstLabelled = heads[0] ? 1 : 2;  // beside a number stands the name of its row
+    rows.forEach((row) => row.slice(firstLabelled).forEach((cell, k) => {
+      if (cell.textContent.trim()) cell.dataset.label = heads[k + firstLabelled];
     }));
   });
   // A printed table that is a little too wide has smaller letters; a wider one is scrolled.
