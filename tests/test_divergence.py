@@ -541,6 +541,39 @@ def test_a_percentile_has_woodruffs_interval():
         )
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_percentile_of_few_tokens_has_two_right_digits(seed, tmp_path):
+    "Few tokens far apart: what the report prints is what the tokens say, rounded."
+    rng = np.random.default_rng(seed)
+    change = [rng.uniform(-1, 1, 101) ** 3 for _ in range(8)]
+    made = compare(arms(np.ones(8), np.zeros(8), change, [101] * 8), metrics=NAMES)
+    every = np.sort(np.concatenate(change))
+    made.report().save(tmp_path / "r")
+    page = (tmp_path / "r" / "report.md").read_text(encoding="utf-8")
+    for name, share in (("probability_change_p1", 0.01), ("probability_change_p99", 0.99)):
+        near = every[[int(share * every.size) - 1, int(share * every.size)]]
+        row = made[name]
+        printed = f"{row.value.candidate:.2g}"
+        assert printed in {f"{value:.2g}" for value in near}
+        lines = [line for line in page.splitlines() if row.value.title in line]
+        assert len(lines) == 2 and all(line.endswith(f"| {printed} |") for line in lines)
+
+
+def test_counts_on_the_grid_of_earlier_versions_are_read():
+    "Two steps to each doubling: the percentile of such a file stays the one it had."
+    tokens = np.array([100.0, 100.0])
+    old = {"dp<-0.5": [1.0, 2.0], "dp<9.54e-07": [98.0, 97.0], "dp<0.5": [1.0, 1.0]}
+    both = arms(np.ones(2), np.zeros(2), [np.zeros(100)] * 2, [100] * 2)
+    columns = {
+        **{k: v for k, v in both.candidate.columns.items() if not k.startswith("change<")},
+        **{name: np.array(counts) for name, counts in old.items()},
+    }
+    both = pair(both.baseline, both.candidate.changed(tokens=tokens, columns=columns))
+    row = compare(both, metrics=["probability_change_p1"]).row.value
+    part = 2 / 3  # of the step from -0.71 to -0.5, which begins at none of the tokens
+    np.testing.assert_allclose(row.candidate, -((0.5**0.5) ** (1 - part) * 0.5**part))
+
+
 @pytest.mark.parametrize("name", ["kl_divergence", "top1_changed"])
 def test_a_margin_judges_a_divergence_on_one_side(name):
     "Small enough below it, exit 1 above it, inconclusive between, alone, as one of a family, and where it leads; without a margin it is shown as before."
@@ -580,7 +613,8 @@ def test_a_margin_judges_a_divergence_on_one_side(name):
 
 def test_the_grid_knows_signs_ends_and_nothing_at_all():
     counts = change_counts(np.array([-1.0, -0.5, -1e-7, 0.0, 1e-7, 0.5, 1.0]))
-    assert counts.sum() == 7 and counts[0] == 1 and counts[40] == 3 and counts[-1] == 1
+    assert counts.sum() == 7 and counts[0] == 1 and counts[len(counts) // 2] == 3
+    assert counts[-1] == 1
     still = compare(
         arms(np.ones(20), np.zeros(20), [np.zeros(30)] * 20, [30] * 20), metrics=NAMES
     )
@@ -592,7 +626,7 @@ def test_the_grid_knows_signs_ends_and_nothing_at_all():
         wrong.baseline,
         wrong.candidate.changed(
             tokens=wrong.candidate.tokens,
-            columns={**wrong.candidate.columns, "dp<0.5": np.ones(20)},
+            columns={**wrong.candidate.columns, "change<0.505": np.ones(20)},
         ),
     )
     made = compare(wrong)

@@ -677,6 +677,17 @@ def test_a_report_is_no_evidence_but_what_it_was_made_from_is(answered):
     assert answered("evaluate", "runs/baseline.jsonl")[0] == 0
 
 
+def test_the_evidence_of_a_report_on_several_candidates_begins_with_the_baseline(answered):
+    for arm, name in enumerate(("ship", "Q4", "Q6")):
+        rows = [f"{i},{2 + (i * 7 + arm * i) % 10 / 1000},100" for i in range(30)]
+        Path(f"{name}.csv").write_text("id,loss,tokens\n" + "\n".join(rows) + "\n")
+    assert answered("compare", "ship.csv", "Q4.csv", "Q6.csv", "--out", "r")[0] in (0, 1)
+    code, text = answered("plan", "r", "--margin", "0.5%")
+    files = text.split("Give the evidence in it: ")[1].strip().removesuffix(".").split()
+    assert code == 2 and [Path(file).stem for file in files] == ["baseline", "Q4", "Q6"], text
+    assert answered("plan", *files, "--margin", "0.5%")[0] == 0
+
+
 # --- documents of several rows, and columns without a role ---
 def write_table(name, columns, rows):
     lines = [",".join(columns), *(",".join(map(str, row)) for row in rows)]

@@ -132,7 +132,9 @@ def test_files_equal_loops_over_their_rows(
     np.testing.assert_array_equal(both.candidate.columns["top1_changed"], want[3])
     assert (
         both.baseline.columns == {}
-        and sum(v for k, v in both.candidate.columns.items() if k.startswith("dp<")).tolist()
+        and sum(
+            v for k, v in both.candidate.columns.items() if k.startswith("change<")
+        ).tolist()
         == [scored] * n_chunk
     )
     if scored == 1:
@@ -361,7 +363,7 @@ def test_divergences_of_another_baseline_are_not_shown(files):
         compare(pair(read_logit_arm(folder / "c.kld"), candidate), metrics=["kl_divergence"])
     assert "kl_divergence" in compare(pair(read_logit_arm(folder / "a.kld"), candidate))
     assert compare(pair(candidate, candidate)).missing.keys() == {*candidate.columns} - {
-        name for name in candidate.columns if name.startswith("dp<")
+        name for name in candidate.columns if name.startswith("change<")
     } | {"probability_change_p1", "probability_change_p99"}
 
 

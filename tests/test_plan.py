@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shlex
 
 import numpy as np
@@ -264,6 +265,31 @@ def test_a_pilot_of_models_in_one_text(models, monkeypatch):
         and again["pilot"]["sd"] == d["pilot"]["sd"]
         and not list(models.glob(".*journal"))
     )
+
+
+def test_a_plan_from_chosen_windows_is_named_and_works(models, monkeypatch):
+    "The refusal of --windows says how to size a pilot, and the commands that plan from them."
+    monkeypatch.chdir(models)
+    options = ("--text", "one.txt", "--max-length", "64", "--margin", "2%")
+    code, _, err = shell("plan", "base", "tuned", *options, "--windows", "20")
+    assert code == 2 and "--pilot N chooses the size of the pilot" in err, err
+    commands = err.split("Or plan from these windows: ")[1].strip().removesuffix(".")
+    for command in commands.split(" && "):
+        code, out, err = shell(*shlex.split(command)[1:])
+        assert code == 0, err
+    assert "Goal: equivalent within 2 %" in out and "Pilot: 20 windows" in out
+
+
+def test_the_size_of_a_pilot_is_said_before_it_is_scored(models, monkeypatch):
+    monkeypatch.chdir(models)
+    options = ("--text", "docs.jsonl", "--max-length", "32", "--pilot", "12", "--out", "sized")
+    _, _, err = shell("plan", "base", "tuned", *options, "--half-width", "20%")
+    announced = re.search(
+        r"pilot: (\d+) windows, [\d,]+ tokens with each model, from 12 documents; --pilot N",
+        err,
+    )
+    assert announced and 12 < int(announced[1]) <= 96, err
+    assert err.index("pilot: ") < err.index("baseline: perplexity")
 
 
 def test_a_plan_says_what_skewed_documents_do_to_its_promise(models, monkeypatch):

@@ -1,6 +1,7 @@
 "Questions with candidates: normalizations, ties, unwritable candidates, the journal, refusals."
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -287,3 +288,17 @@ def test_a_field_of_questions_is_their_cluster(tmp_path):
     assert code == 3 and "some row must have 'meta.sort'; got none of 48" in err, err
     code, out, err = shell(*line, "--column", "id=meta.kind")
     assert code == 2 and "--column id= works only with files of other tools" in err, err
+
+
+def test_all_missing_columns_are_named_with_a_row_that_has_them(tmp_path):
+    path = tmp_path / "pairs.jsonl"
+    row = {"id": "a", "good": "Who left?", "bad": "Left who?"}
+    path.write_text(json.dumps(row) + "\n")
+    with pytest.raises(
+        ContractError, match="columns 'prompt', 'candidates', 'label'"
+    ) as caught:
+        read_examples(path)
+    assert "the good one first" in caught.value.cure
+    example = re.search(r"\{.*?\}", caught.value.cure)[0]
+    path.write_text(example + "\n")
+    assert read_examples(path).answers == (0,)

@@ -1301,6 +1301,21 @@ def test_the_smallest_is_smaller_than_the_baseline():
     assert "Smallest" not in said(dict.fromkeys(sizes, 16e9))
 
 
+def test_the_smallest_that_is_worse_within_the_margin_is_called_that():
+    "Its interval lies above 0, so that it is not worse only by the margin."
+    base = losses(n=60).baseline
+    worse = base.changed(log_loss=base.log_loss + 0.01 + 1e-4 * np.arange(60) % 3e-3)
+    arms = {("baseline", ""): base, ("q4", ""): worse, ("q8", ""): worse}
+    sizes = {"baseline": 16e9, "q4": 4e9, "q8": 8e9}
+    arms = {
+        key: arm.changed(provenance={"weight_bytes": sizes[key[0]]})
+        for key, arm in arms.items()
+    }
+    made = study(arms, Rules(margin=0.02))
+    said = str(made.report())
+    assert "Smallest that is not worse by the margin: q4 (4 GB)." in said, said
+
+
 def test_a_loss_that_not_beyond_lets_pass_is_said_also_of_a_metric_that_does_not_lead():
     "The Brier score is shown to be worse, perhaps by less than its margin; accuracy is equivalent within its own."
     rules = dict(metrics=["accuracy", "brier"], margin={"accuracy": 0.2, "brier": 0.02}, by=[])

@@ -12,6 +12,8 @@ import invar_nb
 from invar_nb.models.demo_text import demo_documents
 from invar_nb.report.verify import verify
 from invar_nb.shell import open_models
+from invar_nb.shell.settings import Scoring
+from invar_nb.shell.text_plans import one_long_document, text_of
 
 pytest.importorskip("torch")
 BASE, TUNED = (
@@ -340,3 +342,35 @@ def test_a_broken_control_file_is_refused_before_a_model_is_loaded(texts, tmp_pa
     options = ("--text", texts / "news.jsonl", "--study", study, "--out", tmp_path / "r")
     code, _, err = shell("compare", BASE, TUNED, *options)
     assert code == 3 and "again.jsonl" in err and "loading" not in err, err
+
+
+# --- documents of one file ---
+def test_an_expression_says_where_a_document_begins_in_a_text_file(tmp_path):
+    "Articles of a .txt are documents; paragraphs, and pieces of a row, stay one document."
+    path = tmp_path / "wiki.txt"
+    path.write_text(" \n = A = \n\nOne.\n\n = = Part = = \nTwo.\n = B = \nThree.\n")
+    expression = "^ = [^=].* = $"
+
+    def read(name, cut):
+        files = [str(tmp_path / name)]
+        return text_of(files, Scoring(text=files, documents=cut))
+
+    articles = read("wiki.txt", expression)
+    assert len(articles.texts) == 2 and articles.documents is None
+    paragraphs = read("wiki.txt", "blank-lines")
+    assert len(paragraphs.texts) == 3 and set(paragraphs.documents) == {"0"}
+    row = json.dumps({"text": path.read_text()})
+    (tmp_path / "wiki.jsonl").write_text(row + "\n")
+    assert read("wiki.jsonl", expression).documents == ("0", "0")
+
+
+def test_a_long_text_of_one_document_names_the_ways_to_its_documents(tmp_path):
+    path = tmp_path / "wiki.txt"
+    path.write_text("".join(f" = {i} = \n{'word ' * 2000}\n" for i in range(12)))
+    scoring = Scoring(text=[str(path)])
+    line = one_long_document(text_of([str(path)], scoring))
+    assert "one document a line" in line and "--set documents=EXPRESSION" in line
+    cut = Scoring(text=[str(path)], documents="^ = .* = $")
+    assert not one_long_document(text_of([str(path)], cut))
+    path.write_text("A short text.")
+    assert not one_long_document(text_of([str(path)], scoring))

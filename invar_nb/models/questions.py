@@ -8,8 +8,9 @@ __all__ = ['TRUTHS', 'NORMALIZE', 'Examples', 'read_examples', 'find_leaks', 'ch
 
 # %% ../../nbs/models/11_questions.ipynb #c002
 import itertools
+import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from os.path import commonprefix  # of any sequences
 from pathlib import Path
@@ -81,8 +82,8 @@ def read_examples(
     "Read questions from a file; raises ContractError at the first row that is no question."
     table = read_table(path, wanted=Wanted(fields=[cluster] if cluster else []))
     where = f"read_examples: {path}"
-    # A file without any of them is refused below, as lacking the last of these columns
     truth = next((name for name in TRUTHS if name in table.names), TRUTHS[-1])
+    _check_columns(where, table.names, truth)
     roles = ("id", "prompt", "candidates", truth)
     first_lines = {}  # id -> line at which it was read first
     rows = []
@@ -107,6 +108,21 @@ def read_examples(
         columns={name: cells for name, cells in table.columns.items() if name not in roles}
         | ({"cluster": table.name_column(cluster)} if cluster else {}),
     )
+
+
+def _check_columns(where: str, names: Collection[str], truth: str) -> None:
+    "Refuse a file that lacks columns: all at once, with a row that has them."
+    missing = [name for name in ("id", "prompt", "candidates", truth) if name not in names]
+    if not missing:
+        return
+    example = {"id": "q1", "prompt": "2 + 2 =", "candidates": [" 4", " 5"], truth: 0}
+    cure = f"Write rows such as {json.dumps(example)}, where {truth} is the index or the text"
+    if {"good", "bad"} <= {*names}:
+        cure += (
+            "; for a pair of sentences, prompt has the words that both begin with (never "
+            "none), and candidates the two rests, the good one first"
+        )
+    refuse(where, f"questions must have columns {listed(missing)}", listed(names), cure)
 
 
 class _Question(NamedTuple):

@@ -23,7 +23,12 @@ from ..arms.windows import Window
 from ..files.cache import LossCache
 from ..foundations.refuse import PairingError, named_arguments, refuse
 from ..foundations.store import digest
-from ..metrics.divergence import EDGES, change_columns, change_counts
+from invar_nb.metrics.divergence import (
+    COUNT_PREFIXES,
+    EDGES,
+    change_columns,
+    change_counts,
+)
 from .batches import Scorer, as_batches, cut_passes, in_memory, plan_scoring
 from invar_nb.models.chain_rule import (
     Engine,
@@ -422,6 +427,7 @@ def _pair_key(plan: TextPlan, facts: Sequence[Mapping]) -> dict:
     return {
         "data_id": plan.data_id,
         "together": facts[0]["together"],
+        "steps": len(EDGES) - 1,
         "classes": [c.by for c in plan.classes],
         "baseline": journal_key(facts[0]),
         "candidate": journal_key(facts[1]),
@@ -501,6 +507,7 @@ def _cache_keys(plan: TextPlan, facts: Sequence[Mapping]) -> list[dict]:
     key = {
         "text": text_digest(plan),
         "together": facts[0]["together"],
+        "steps": len(EDGES) - 1,  # counts on another grid cannot stand beside these
         "baseline": cache_key(facts[0]),
         "candidate": cache_key(facts[1]),
     }
@@ -538,10 +545,10 @@ def _needed_columns(
     """The columns of cached results that this plan needs.
 
     Those are sums for the divergence and for the plan's classes of tokens. Counts of
-    probability changes ("dp<...") that are 0 everywhere are dropped."""
+    probability changes that are 0 everywhere are dropped."""
     names = {"kl_divergence", "top1_changed", "probability_change", *class_names(plan)}
     return {
         name: values
         for name, values in columns.items()
-        if name in names or (name.startswith("dp<") and values.any())
+        if name in names or (name.startswith(COUNT_PREFIXES) and values.any())
     }

@@ -608,7 +608,7 @@ PERPLEXITY_LOG = Reader(
     read=read_perplexity_log,
     read_pair=read_perplexity_pair,
     example=Example(
-        you_have="output of `llama-perplexity --ppl-output-type 1`",
+        you_have="output of `llama-perplexity`; `--ppl-output-type 1` rounds less",
         command="invar-nb compare base.log tuned.log",
         units="chunks in text order",
     ),

@@ -677,9 +677,18 @@ def _report_in(folder: Path) -> Mapping:
 
 
 def _evidence_of_report(folder: Path, report: Mapping) -> list[Path]:
-    "The files of a report's arms that can be read again: losses, answers and runs."
-    files = [folder / str(arm.get("file")) for arm in report.get("arms", {}).values()]
-    return [file for file in files if file.suffix in (".jsonl", ".parquet") and file.is_file()]
+    """The files of a report's arms that can be read again: losses, answers and runs.
+
+    They are of one part, the baseline's first, as a command takes them."""
+    arms = [*report.get("arms", {}).values()]
+    arms.sort(key=lambda arm: arm.get("name") != "baseline")  # the others keep their order
+    files = []
+    for arm in arms:
+        file = folder / str(arm.get("file"))
+        is_of_part = arm.get("part") == arms[0].get("part")
+        if is_of_part and file.suffix in (".jsonl", ".parquet") and file.is_file():
+            files.append(file)
+    return files
 
 
 def _refuse_report(folder: Path, report: Mapping) -> NoReturn:
@@ -688,7 +697,7 @@ def _refuse_report(folder: Path, report: Mapping) -> NoReturn:
     cure = "Give the files that it was made from, as they were given then"
     files = _evidence_of_report(folder, report)
     if files:
-        cure = f"Give the evidence in it: {' '.join(map(str, files[:2]))}"
+        cure = f"Give the evidence in it: {shlex.join(map(str, files))}"
     refuse(
         "find_source",
         "a file or folder must be results of a model",

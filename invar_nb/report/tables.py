@@ -4,12 +4,12 @@
 
 # %% auto #0
 __all__ = ['Cell', 'WIDEST', 'ANSWER_COLUMNS', 'BESIDE', 'MOST_BEST', 'TITLE', 'SIZE_OF_SLICE', 'OF_CHANGES', 'OF_NOISE',
-           'UNSEEN_KINDS', 'FIELLER', 'NOT_OF_ORIGIN', 'LOOK_HEADS', 'Column', 'RowColumn', 'Line', 'Table',
-           'rows_table', 'facts_table', 'AnswerLine', 'MetricColumn', 'answer_columns', 'change_line', 'title_line',
-           'Entry', 'named_lines', 'level_line', 'slice_lines', 'levels_lines', 'metrics_in_columns', 'beside_cells',
-           'with_interval', 'lead_lines', 'titled', 'ranked_lines', 'label_in_answer', 'deciding_lines', 'other_lines',
-           'answer_lines', 'answer_rows', 'levels_text', 'change_head', 'with_units', 'rank_of_line', 'best_rows',
-           'answer_table', 'matrix_cell', 'candidates_by_size', 'matrix_columns', 'matrix_ranks', 'matrix',
+           'SHARED_BINS', 'UNSEEN_KINDS', 'FIELLER', 'NOT_OF_ORIGIN', 'LOOK_HEADS', 'Column', 'RowColumn', 'Line',
+           'Table', 'rows_table', 'facts_table', 'AnswerLine', 'MetricColumn', 'answer_columns', 'change_line',
+           'title_line', 'Entry', 'named_lines', 'level_line', 'slice_lines', 'levels_lines', 'metrics_in_columns',
+           'beside_cells', 'with_interval', 'lead_lines', 'titled', 'ranked_lines', 'label_in_answer', 'deciding_lines',
+           'other_lines', 'answer_lines', 'answer_rows', 'levels_text', 'change_head', 'with_units', 'rank_of_line',
+           'best_rows', 'answer_table', 'matrix_cell', 'candidates_by_size', 'matrix_columns', 'matrix_ranks', 'matrix',
            'compact_table', 'changes_table', 'noise_table', 'Group', 'row_groups', 'best_text', 'distances_of',
            'ranking_columns', 'ranking_table', 'level_cell', 'part_levels_table', 'slice_levels_table',
            'arms_levels_table', 'level_tables', 'method_text', 'rests_facts', 'blind_spot_sentence',
@@ -59,6 +59,7 @@ from invar_nb.report.shown import (
     label_of,
     marked_claim,
     p_of_claim,
+    show_metric,
     show_p,
     shown_change,
     shown_difference,
@@ -712,7 +713,9 @@ OF_CHANGES = (
         head="adjusted p, equivalence", cell=lambda row: show_p(row.adjusted.equivalent)
     ),
     RowColumn(head="baseline", cell=attrgetter("value.baseline")),
-    RowColumn(head="candidate", cell=attrgetter("value.candidate")),
+    RowColumn(
+        head="candidate", cell=lambda row: show_metric(row.key.metric, row.value.candidate)
+    ),
 )
 OF_NOISE = (
     RowColumn(head="noise floor", cell=attrgetter("floor")),
@@ -738,6 +741,12 @@ def noise_table(document: Document) -> Table:
     return rows_table([TITLE, *OF_NOISE], rows)
 
 
+SHARED_BINS = (
+    "The calibration error of a comparison is estimated in bins that both models share, so "
+    "the baseline's differs from candidate to candidate."
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Group:
     "Rows that the page shows in one table."
@@ -754,8 +763,12 @@ class Group:
 
     @property
     def notes(self) -> list[str]:
-        "What must be known of metrics that are not judged, each once."
-        notes = [row.value.note for row in self.rows[: self.n_places] if not row.value.judged]
+        "What must be known of metrics that are not judged, or have shared bins, each once."
+        rows = self.rows[: self.n_places]
+        notes = [row.value.note for row in rows if not row.value.judged]
+        has_calibration = any(row.key.metric == "calibration" for row in rows)
+        if has_calibration and len({row.key.candidate for row in rows}) > 1:
+            notes.append(SHARED_BINS)
         return list(dict.fromkeys(filter(None, notes)))
 
     @property
@@ -848,7 +861,12 @@ def ranking_table(document: Document, ranking: RankingSection) -> Table:
     return replace(table, lines=[Line(cells=[*cells, *dashes]), *table.lines])
 
 # %% ../../nbs/report/09_tables.ipynb #c0ffee10
-def level_cell(level: ArmLevel | LevelSection | None, *, with_interval: bool = True) -> str:
+def level_cell(
+    level: ArmLevel | LevelSection | None,
+    *,
+    metric: str = "",  # its name, for one that is known to fewer digits than others
+    with_interval: bool = True,
+) -> str:
     "A model's value of a metric, with its interval and what else the metric says."
     if level is None:
         return "-"
@@ -857,7 +875,7 @@ def level_cell(level: ArmLevel | LevelSection | None, *, with_interval: bool = T
         if missing:
             return f"- ({missing})"
         return "-"
-    text = show(level.value)
+    text = show_metric(metric, level.value)
     if not with_interval:
         return text
     if level.ci:
@@ -901,7 +919,10 @@ def arms_levels_table(document: Document, part: str) -> Table:
     for levels in levels_of.values():
         titles |= {metric: level.title for metric, level in levels.items()}
     rows = [
-        [title, *(level_cell(levels.get(metric)) for levels in levels_of.values())]
+        [
+            title,
+            *(level_cell(levels.get(metric), metric=metric) for levels in levels_of.values()),
+        ]
         for metric, title in titles.items()
     ]
     return Table.of([part or "metric", *levels_of], rows)

@@ -4,16 +4,16 @@
 
 # %% auto #0
 __all__ = ['EXIT_FIRST', 'MOST_NAMED', 'LOSSES', 'METHODS', 'NOISY_SETTINGS', 'EXPLAINED', 'BY_A_LOSS', 'MOST_ACCEPTED',
-           'MOST_PASTED', 'exit_sentence', 'choice_sentence', 'flips_text', 'Heading', 'heading_of', 'model_names',
-           'title_of', 'models_line', 'part_text', 'texts_line', 'units_text', 'all_units_text', 'seeds_test_text',
-           'over_sentence', 'reason_of_windows', 'seeds_sentences', 'unit_nouns', 'is_dominated', 'family_sentences',
-           'level_sentence', 'no_spread_sentence', 'margins_sentence', 'lacks_margin', 'no_margin_sentence',
-           'perhaps_within_sentence', 'within_margin_sentence', 'is_perhaps_within', 'is_loss', 'has_own_margin',
-           'of_mean_sentences', 'only_difference_sentence', 'margins_both_ways', 'against_name_sentences',
-           'nats_sentence', 'pairing_sentence', 'levels_rest_line', 'repeats_sentence', 'parts_sentence',
-           'lower_perplexity_sentence', 'rests_sentences', 'rests_line', 'ignored_line', 'dof_of', 'discordance_of',
-           'chance_to_find', 'smallest_found', 'bears_claim', 'has_known_rates', 'rate_text', 'Laws', 'laws_of',
-           'rates_of_one', 'rates_of_several', 'rule_clause', 'may_err', 'rule_line', 'unmeasured_line',
+           'MOST_PASTED', 'exit_sentence', 'choice_sentence', 'within_margin', 'flips_text', 'Heading', 'heading_of',
+           'model_names', 'title_of', 'models_line', 'part_text', 'texts_line', 'units_text', 'all_units_text',
+           'seeds_test_text', 'over_sentence', 'reason_of_windows', 'seeds_sentences', 'unit_nouns', 'is_dominated',
+           'family_sentences', 'level_sentence', 'no_spread_sentence', 'margins_sentence', 'lacks_margin',
+           'no_margin_sentence', 'perhaps_within_sentence', 'within_margin_sentence', 'is_perhaps_within', 'is_loss',
+           'has_own_margin', 'of_mean_sentences', 'only_difference_sentence', 'margins_both_ways',
+           'against_name_sentences', 'nats_sentence', 'pairing_sentence', 'levels_rest_line', 'repeats_sentence',
+           'parts_sentence', 'lower_perplexity_sentence', 'rests_sentences', 'rests_line', 'ignored_line', 'dof_of',
+           'discordance_of', 'chance_to_find', 'smallest_found', 'bears_claim', 'has_known_rates', 'rate_text', 'Laws',
+           'laws_of', 'rates_of_one', 'rates_of_several', 'rule_clause', 'may_err', 'rule_line', 'unmeasured_line',
            'kernels_sentence', 'own_metrics', 'blind_line', 'found_sentence', 'settings_text', 'noise_lines',
            'weights_lines', 'looks_line', 'exit_needs_words', 'exit_note', 'first_failed', 'deciding_gates',
            'gate_line', 'deciding_candidates', 'required_lines', 'passages_of', 'passage_lines', 'Note', 'best_names',
@@ -99,7 +99,17 @@ def choice_sentence(document: Document, ranking: RankingSection) -> str:
         is_its_own = (row.key.candidate, row.key.part) == (name, ranking.part)
         if is_its_own and row.key.metric == "top1_changed" and not row.key.slice:
             text += f"; {flips_text(row)} of first choices changed"
-    return f"Smallest that is not worse: {name} ({text})."
+    return f"Smallest that is not worse{within_margin(document, name)}: {name} ({text})."
+
+
+def within_margin(document: Document, name: str) -> str:
+    "' by the margin' for a candidate that is worse, though within it; '' for any other."
+    for row in document.of_role("lead"):
+        low, high = row.value.ci or (0.0, 0.0)
+        is_worse = low > 0 if row.value.better == "lower" else high < 0
+        if row.key.candidate == name and is_worse:
+            return " by the margin"
+    return ""
 
 
 def flips_text(row: RowSection) -> str:

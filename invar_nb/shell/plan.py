@@ -49,6 +49,7 @@ from .out_folder import PLAN_FILES
 from .run_rules import check_runs
 from .score_arms import score_arms
 from .settings import Asked, Comparing, Job, Planning, Scoring
+from .terminal import say
 from ..statistics.planning import Goal
 
 # %% ../../nbs/shell/27_plan.ipynb #c003
@@ -210,8 +211,9 @@ class PilotText:
     `supply`.
     """
 
-    def __init__(self, planning: Planning, seed: int = 0):
+    def __init__(self, planning: Planning, seed: int = 0, quiet: bool = True):
         self.planning = planning
+        self.quiet = quiet  # says nothing of its size
         self.seed = seed  # of the choice of windows
 
     def __call__(self, plan: TextPlan) -> TextPlan:
@@ -234,7 +236,17 @@ class PilotText:
         self.pilot_rows, block = choose_pilot(units.name, units.codes, self.planning.pilot)
         self.pilot_record = {"units": units.name, "block": block, "of": len(plan.windows)}
         self.pilot_plan = plan.take(self.pilot_rows, pilot=self.pilot_record)
+        say(self._announcement(), self.quiet)
         return self.pilot_plan
+
+    def _announcement(self) -> str:
+        "How much is about to be scored, and what changes that."
+        n = len(self.pilot_rows)
+        tokens = int(np.sum(self.pilot_plan.tokens))
+        line = f"pilot: {n:,} windows, {tokens:,} tokens with each model"
+        if self.units.name == "documents" and n > self.planning.pilot:
+            line += f", from {len(set(self.pilot_plan.document_ids)):,} documents"
+        return f"{line}; --pilot N chooses another size"
 
     def arm(self, losses: WindowLosses) -> WindowLosses:
         "The pilot's part of an arm: a file of losses may hold the whole text."
@@ -274,10 +286,15 @@ def plan_models(
     """
     check_perplexity(planning)
     scoring = job.scoring
-    for name in ("windows", "per_byte"):
-        if getattr(scoring, name):
-            option = f"--{name.replace('_', '-')}"
-            usage("plan computes how many windows to score", option, "Leave it out")
+    must = "plan computes how many windows to score"
+    if scoring.per_byte:
+        usage(must, "--per-byte", "Leave it out")
+    if scoring.windows:
+        usage(
+            must,
+            f"--windows {scoring.windows}",
+            _cure_of_windows(arguments, planning, scoring),
+        )
     if len(scoring.texts) != 1:
         usage(
             "a pilot with models needs one text",
@@ -287,7 +304,9 @@ def plan_models(
     if planning.gate:
         gate_limit(planning.gate, METRICS["perplexity"], 1.0)  # before anything is scored
     goal, rules = find_goal(planning, job, "losses")
-    text = PilotText(replace(planning, units=rules.units), scoring.windows_seed)
+    text = PilotText(
+        replace(planning, units=rules.units), scoring.windows_seed, job.output.quiet
+    )
     for path in journals.values():
         path.parent.mkdir(parents=True, exist_ok=True)
     scored = score_arms(
@@ -312,6 +331,26 @@ def plan_models(
         discard_journals(journals.values())
         raise
     return replace(plan, next=next_command(plan, arguments, planning, scoring)), arms
+
+
+def _cure_of_windows(
+    arguments: dict[str, str],  # as of `plan_models`
+    planning: Planning,
+    scoring: Scoring,
+) -> str:
+    "How to choose the size of a pilot, or to plan from windows that are chosen beforehand."
+    cure = "Leave it out; --pilot N chooses the size of the pilot"
+    if not {arm_kind(argument) for argument in arguments.values()} <= {*SCORED}:
+        return cure
+    options = as_typed(given_options(scoring))
+    files = {name: f"{name}.parquet" for name in arguments}
+    commands = [
+        shlex.join(["invar-nb", "score", argument, *options, "--out", files[name]])
+        for name, argument in arguments.items()
+    ]
+    goal = [option for option in given_options(planning) if option[0] != "pilot"]
+    commands.append(shlex.join(["invar-nb", "plan", *files.values(), *as_typed(goal)]))
+    return f"{cure}. Or plan from these windows: {' && '.join(commands)}"
 
 
 def next_command(

@@ -188,7 +188,8 @@ class Scoring(Loading):
     windows_seed: file_key(int, "Seed for choosing windows. Default: 0.", "text", min=0) = 0
     documents: file_key(
         str | None,
-        "Cut documents into pieces at blank-lines, headings or a regular expression.",
+        "Cut texts at blank-lines or headings, whose pieces stay one document, or where "
+        "a regular expression matches: in a .txt each match begins a document.",
         "text",
     ) = None
     by: file_key(
