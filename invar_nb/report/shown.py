@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['TWO_DIGIT_METRICS', 'SHARES', 'label_of', 'subject_of', 'title_of_row', 'shorten', 'short_names', 'ShownChange',
-           'has_factor', 'shown_change', 'axis_of', 'two_digits', 'show_metric', 'level_format', 'shown_levels',
-           'shown_difference', 'difference_ends', 'difference_sentence', 'show_p', 'claim_text', 'marked_claim',
-           'p_of_claim', 'size_text', 'size_cell']
+           'has_factor', 'shown_change', 'axis_of', 'two_digits', 'show_metric', 'change_cell', 'interval_cell',
+           'level_format', 'shown_levels', 'shown_difference', 'difference_ends', 'difference_sentence', 'show_p',
+           'claim_text', 'marked_claim', 'p_of_claim', 'size_text', 'size_cell']
 
 # %% ../../nbs/report/06_shown.ipynb #shn02
 import math
@@ -160,8 +160,23 @@ TWO_DIGIT_METRICS = ("probability_change_p1", "probability_change_p99")
 def show_metric(metric: str, value: float | None) -> str:
     "A model's value of a metric, by the metric's name, with the digits that are known."
     if value is not None and metric in TWO_DIGIT_METRICS:
-        return f"{value:.2g}"
+        return two_digits(value)
     return show(value)
+
+
+def change_cell(row: RowSection) -> str:
+    "The change of a row with its unit, in the digits that are known."
+    if row.key.metric in TWO_DIGIT_METRICS:
+        return f"{two_digits(100 * row.value.delta)} points"
+    return row.words.change
+
+
+def interval_cell(row: RowSection) -> str:
+    "The interval of a row in words, in the digits that are known."
+    if row.key.metric in TWO_DIGIT_METRICS:
+        ends = (two_digits(100 * end) for end in row.value.ci)
+        return f"{' to '.join(ends)} points"
+    return row.words.interval
 
 
 def _contradict_change(value: ChangeSection, places: int) -> bool:

@@ -55,7 +55,9 @@ from .figures import percent, show
 from .pictures import compares_one_pair, leads_of, other_rows, urgency
 from invar_nb.report.shown import (
     ShownChange,
+    change_cell,
     claim_text,
+    interval_cell,
     label_of,
     marked_claim,
     p_of_claim,
@@ -704,8 +706,8 @@ TITLE = RowColumn(head="", cell=title_of_row)
 SIZE_OF_SLICE = RowColumn(head="n", cell=attrgetter("value.n"))
 OF_CHANGES = (
     RowColumn(head="claim", cell=claim_text),
-    RowColumn(head="change", cell=attrgetter("words.change")),
-    RowColumn(head="confidence interval", cell=attrgetter("words.interval")),
+    RowColumn(head="change", cell=change_cell),
+    RowColumn(head="confidence interval", cell=interval_cell),
     RowColumn(head="lost, won", cell=_lost_and_won),
     RowColumn(head="p", cell=lambda row: show_p(row.value.p_value)),
     RowColumn(head="adjusted p, change", cell=lambda row: show_p(row.adjusted.change)),
