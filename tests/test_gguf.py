@@ -121,7 +121,7 @@ def test_saved_quants_are_compared_as_the_models_they_hold(made, tmp_path):
     baseline = tmp_path / "gate-Q8_0" / "baseline.parquet"
     _, out, _ = shell("compare", baseline, *files, "--margin", "5%", "--out", tmp_path / "all")
     first, _, head, *rows = out.splitlines()
-    assert f"Smallest that is not worse: Q4_0 ({sizes['Q4_0']})." in first, out
+    assert f"Smallest that is not worse by the margin: Q4_0 ({sizes['Q4_0']})." in first, out
     assert head.split()[0] == "size" and rows[0].startswith("baseline"), out
     for row, kind in zip(rows[1:3], sizes, strict=True):
         assert row.startswith(kind) and sizes[kind] in row, out

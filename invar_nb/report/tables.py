@@ -24,6 +24,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from operator import attrgetter
 from typing import Literal
@@ -140,12 +141,14 @@ class Table:
     def first(self, most: int, where: str = "") -> "Table":
         """The table cut to `most` lines, the best and those of the smallest rank.
 
-        They keep their order. Between them a line says how many are left out there, and a
-        last one how many in all, `where` to find them, and which claims they have.
+        The best take at most a quarter of the lines. They keep their order. Between them a
+        line says how many are left out there, and a last one how many in all, `where` to find
+        them, and which claims they have.
         """
         if len(self.lines) <= most:
             return self
-        order = sorted(range(len(self.lines)), key=self._priority)
+        best = [i for i, line in enumerate(self.lines) if line.is_best][: most // 4]
+        order = sorted(range(len(self.lines)), key=partial(self._priority, best))
         text = f"and {len(self.lines) - most} more{where}"
         if claims := _counted_claims([self.lines[i] for i in order[most:]]):
             text += f": {claims}"
@@ -162,10 +165,10 @@ class Table:
             table = self.first(n_kept)
         return table
 
-    def _priority(self, i: int) -> tuple[bool, bool, int, float]:
-        "Sort key of the i-th line: titles, then the best candidates, then the worst claims."
+    def _priority(self, best: Sequence[int], i: int) -> tuple[bool, bool, int, float]:
+        "Sort key of the i-th line: titles, then those of `best`, then the worst claims."
         line = self.lines[i]
-        return line.rank >= 0, not line.is_best, line.rank, line.second_rank
+        return line.rank >= 0, i not in best, line.rank, line.second_rank
 
     def _with_gaps(self, kept: Sequence[int]) -> Iterator[Line]:
         "The lines at these places; where some are left out before one, a line says how many."

@@ -18,7 +18,8 @@ from ..foundations.refuse import ContractError
 from ..foundations.store import write_bytes
 from ..report.figures import environment
 from .arm_kind import SCORED, arm_kind
-from .margins import parse_margin
+from .jobs import Offered, find_margins
+from .margins import parse_margin, resolve_margin
 from .options import usage
 
 # %% ../../nbs/shell/28_workflow.ipynb #wf06
@@ -67,9 +68,13 @@ class Workflow:
         UsageError.
         """
         typed = parse_margin(self.margin)
-        if not self.of_results and typed.metric not in (None, "perplexity"):
-            must = "--margin must be of perplexity"
-            usage(must, repr(self.margin), "Write a size alone, such as 2%")
+        if not self.of_results:
+            losses = Offered(kinds=["losses"], metrics=None)
+            if {*find_margins([self.margin], losses)} != {"perplexity"}:
+                must = "--margin must be of perplexity"
+                usage(must, repr(self.margin), "Write a size alone, such as 2%")
+        elif typed.percent:
+            resolve_margin(typed, scale="log", unit="")  # below 100 %, whatever it is of
         for option, name in {**self.arms, "text": self.scored_text}.items():
             if not name.isprintable():
                 usage(
