@@ -559,19 +559,14 @@ def test_a_percentile_of_few_tokens_has_two_right_digits(seed, tmp_path):
         assert len(lines) == 2 and all(line.endswith(f"| {printed} |") for line in lines)
 
 
-def test_counts_on_the_grid_of_earlier_versions_are_read():
-    "Two steps to each doubling: the percentile of such a file stays the one it had."
-    tokens = np.array([100.0, 100.0])
-    old = {"dp<-0.5": [1.0, 2.0], "dp<9.54e-07": [98.0, 97.0], "dp<0.5": [1.0, 1.0]}
+def test_counts_on_another_grid_are_refused():
+    "They do not add up to the tokens, and the cure makes them anew."
     both = arms(np.ones(2), np.zeros(2), [np.zeros(100)] * 2, [100] * 2)
-    columns = {
-        **{k: v for k, v in both.candidate.columns.items() if not k.startswith("change<")},
-        **{name: np.array(counts) for name, counts in old.items()},
-    }
-    both = pair(both.baseline, both.candidate.changed(tokens=tokens, columns=columns))
-    row = compare(both, metrics=["probability_change_p1"]).row.value
-    part = 2 / 3  # of the step from -0.71 to -0.5, which begins at none of the tokens
-    np.testing.assert_allclose(row.candidate, -((0.5**0.5) ** (1 - part) * 0.5**part))
+    columns = {k: v for k, v in both.candidate.columns.items() if not k.startswith("change<")}
+    columns |= {"dp<0.5": np.array([100.0, 100.0])}
+    both = pair(both.baseline, both.candidate.changed(columns=columns))
+    with pytest.raises(ContractError, match="add up to its tokens.*Score both models again"):
+        compare(both, metrics=["probability_change_p1"])
 
 
 @pytest.mark.parametrize("name", ["kl_divergence", "top1_changed"])

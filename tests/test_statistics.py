@@ -422,6 +422,7 @@ def test_marks_that_tie_are_counted_and_a_long_list_of_them_taken_from_half_way(
     test = sign_flip_test(many)
     assert test.engine == "saddlepoint"
     assert test.p_value == pytest.approx(binomtest(9_900, 20_000).pvalue, rel=1e-5)
+    assert "saddlepoint" in repr(test)  # 2^20000 has more digits than Python writes
     assert sign_flip_test(np.repeat([1.0, -1.0], [10_000, 10_000])).p_value == 1.0
 
 

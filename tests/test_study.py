@@ -2799,7 +2799,10 @@ def test_scores_go_by_their_own_names_in_a_study():
     with pytest.raises(KeyError):
         done["q5", "em"]
     loss = {"metric": "em", "up_to": 0.5, "reason": "ticket 1", "expires": "2099-01-01"}
-    assert study(frames, score=["f1", "em"], accepted=[loss])
+    accepting = study(frames, score=["f1", "em"], accepted=[loss])
+    assert accepting.rules.accepted[0].metric == "em"
+    with pytest.raises(UsageError, match="metric of accepted must be one of"):
+        study(frames, score=["f1", "em"], accepted=[{**loss, "metric": "emm"}])
 
 
 # --- texts of one table in memory, and several tables

@@ -746,7 +746,8 @@ def _of_no_change(fit: Jackknife) -> Inference:
     """Interval and p-value of the change of a share of right answers where no unit changed.
 
     Such a share moves by at most the share s of the units that change. None changes among n
-    independent ones with probability (1 - s)^n, which bounds the change on both sides.
+    independent ones with probability (1 - s)^n, which bounds the change on both sides; n is
+    the effective number of units.
     """
 
     def at(level: float) -> Interval:

@@ -174,9 +174,9 @@ def _choice_sentence(study: object, words: StudyWords) -> str:
 
 def _by_margin(rows: Sequence[Row]) -> str:
     "By how much rows may be worse: ' by 2 %'; '' where some have no margin."
-    margins = {margin_text(row.margin, row.value) for row in rows}
     if not all(row.margin > 0 for row in rows):
         return ""
+    margins = {margin_text(row.margin, row.value) for row in rows}
     return f" by {margins.pop()}" if len(margins) == 1 else " by more than the margins"
 
 
@@ -297,7 +297,6 @@ def _left_out_sentence(study: object) -> str:
         parts |= dict.fromkeys(arm.provenance.get("tasks_left_out", ()))
     if not parts:
         return ""
-
     names = ", ".join([*parts][:MOST_LEFT_OUT])
     if len(parts) > MOST_LEFT_OUT:
         names += f" and {len(parts) - MOST_LEFT_OUT} more"

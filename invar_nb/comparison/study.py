@@ -558,7 +558,6 @@ def _refuse_no_arm(value: object, where: str) -> NoReturn:
         )
     elif is_frame(value):
         cure = 'Say which column is the score: score="f1"'
-
     elif is_array(value):
         cure = (
             'Scores(ids=range(len(f1)), values=f1, score="f1") makes one of an array; of '
@@ -740,14 +739,14 @@ class Given:
     options: dict[str, object]
 
 
-def _check_rows_of_arms(arms: Mapping[object, object]) -> None:
-    "Raise UsageError for a DataFrame without rows, by the name of its arm."
-    for key, value in arms.items():
+def _check_rows(values: Mapping[object, object], where: str) -> None:
+    "Raise UsageError for a DataFrame without rows, by the key of `values`."
+    for key, value in values.items():
         if is_frame(value) and len(value) == 0:
             refuse(
-                "study",
-                "an arm must have rows",
-                f"none in {key!r}",
+                where,
+                "a DataFrame must have rows",
+                f"none in {key}",
                 "Check how its rows were selected",
                 error=UsageError,
             )
@@ -763,7 +762,7 @@ def with_tables_read(
 
     A score may go by its name in `metrics`. Raises UsageError for options of tables where
     there is none."""
-    _check_rows_of_arms(arms)
+    _check_rows(arms, "study")
     arms = _with_runs(arms, options)
     if _are_divided(arms, options):
         return _with_parts(arms, metrics, score, options)
@@ -1007,17 +1006,19 @@ def holds_pairs(value: object) -> bool:
     return any(isinstance(item, (Pair, Mapping)) for item in items)
 
 
-def _check_rows_of(values: Sequence[object]) -> None:
-    "Raise UsageError for a DataFrame without rows; it is named by its place."
-    for place, value in enumerate(values, 1):
-        if is_frame(value) and len(value) == 0:
-            refuse(
-                "compare",
-                "a DataFrame must have rows",
-                f"none in argument {place} of {len(values)}",
-                "Check how its rows were selected",
-                error=UsageError,
-            )
+def _by_place(values: Sequence[object]) -> dict[str, object]:
+    "'argument 2 of 3' -> value, for messages about what has no name."
+    n = len(values)
+    return {f"argument {place} of {n}": value for place, value in enumerate(values, 1)}
+
+
+def _column_of_arms(frame: object) -> str:
+    "The first column of words that repeat, which may name the arm of each row."
+    for name in frame.columns:
+        words = [*frame[name]]
+        if all(isinstance(word, str) for word in words) and 1 < len({*words}) < len(words):
+            return str(name)
+    return "optimizer"  # no such column: an example
 
 
 def _check_number_of_runs(frames: Sequence[object], metrics: Sequence[object]) -> None:
@@ -1028,9 +1029,10 @@ def _check_number_of_runs(frames: Sequence[object], metrics: Sequence[object]) -
     arms = "{'baseline': old, 'b': new, 'c': newer}"
     cure = f"Several candidates: study({arms}, {chosen})"
     if len(frames) == 1:
+        column = _column_of_arms(frames[0])
         cure = (
             "Split it by the column that names the arm, as {name: rows for name, rows in "
-            'frame.groupby("optimizer")}, call one of them "baseline", and pass all to '
+            f'frame.groupby({column!r})}}, call one of them "baseline", and pass all to '
             f"study(arms, {chosen})"
         )
     refuse(
@@ -1265,7 +1267,7 @@ def compare(  # noqa: PLR0913 (a parameter for each rule that is typed often)
     check_options(rules)
     if score is None and are_two_paths(values):
         return compare_files(values, options)
-    _check_rows_of(values)
+    _check_rows(_by_place(values), "compare")
     values = arms_of_runs(values, score, options)
     score, options["metrics"] = score_and_metrics(score, metrics, values)
     if are_two_tables(values, score):

@@ -24,7 +24,7 @@ from ..files.cache import LossCache
 from ..foundations.refuse import PairingError, named_arguments, refuse
 from ..foundations.store import digest
 from invar_nb.metrics.divergence import (
-    COUNT_PREFIXES,
+    COUNT_PREFIX,
     EDGES,
     change_columns,
     change_counts,
@@ -550,5 +550,5 @@ def _needed_columns(
     return {
         name: values
         for name, values in columns.items()
-        if name in names or (name.startswith(COUNT_PREFIXES) and values.any())
+        if name in names or (name.startswith(COUNT_PREFIX) and values.any())
     }

@@ -24,7 +24,7 @@ from typing import NoReturn
 import msgspec
 import numpy as np
 
-from ..arms.arm import Arm, listed
+from ..arms.arm import Arm, listed, shared_names
 from ..arms.pair import in_one_unit, shared_items
 from ..arms.window_losses import WindowLosses, refuse_zeros
 from ..files.answers import read_predictions
@@ -866,12 +866,10 @@ def _check_one_kind(
     for name, second in ((base, other), (other, base)):
         with of_part(name):
             _check_undamaged(paths[name], readers[name], readers[second])
-    kinds = [readers[base].name, readers[other].name]
-
     refuse(
         "read_together",
         f"{paths[base]} and {paths[other]} must be of one format",
-        " and ".join(kinds),
+        f"{readers[base].name} and {readers[other].name}",
         _cure_of_two_kinds(paths[base], readers[base], paths[other], readers[other]),
         error=UsageError,
     )
@@ -928,9 +926,10 @@ def _keep_shared_tasks(arms: Mapping[str, dict[str, Arm]]) -> None:
 
     Without any shared task nothing is left out: `_check_tasks` then says how the arms differ.
     """
+    shared = shared_names(arms.values())
     names = dict.fromkeys(chain.from_iterable(arms.values()))
-    left_out = [task for task in names if any(task not in arms[name] for name in arms)]
-    if not left_out or len(left_out) == len(names):
+    left_out = [task for task in names if task not in shared]
+    if not left_out or not shared:
         return
     for by_task in arms.values():
         for task in left_out:
@@ -1045,8 +1044,9 @@ def _check_folders(
     reading: Reading,
 ) -> None:
     "Refuse a file, or a folder that is results as a whole, beside folders of texts."
-    folder = next(paths[name] for name in paths if files[name])
-    text, example = next(iter(next(filter(None, files.values())).items()))
+    with_files = next(name for name in paths if files[name])
+    folder = paths[with_files]
+    text, example = next(iter(files[with_files].items()))
     for name, path in paths.items():
         if files[name]:
             continue
@@ -1074,9 +1074,44 @@ def _check_folders(
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Texts:
+    "The files of several folders, and how each of them is read."
+
+    files: Mapping[str, Mapping[str, Path]]  # name -> text -> file
+    reading: Reading
+
+    @property
+    def shared(self) -> list[str]:
+        "The texts that all folders have."
+        return shared_names(self.files.values())
+
+    @property
+    def left_out(self) -> list[str]:
+        "The texts that some folder lacks."
+        texts = dict.fromkeys(chain.from_iterable(self.files.values()))
+        return [text for text in texts if text not in self.shared]
+
+    def of_tasks(self) -> "_Texts":
+        "The texts that were asked for as tasks; all where the files have tasks themselves."
+        tasks = self.reading.tasks
+        texts = dict.fromkeys(chain.from_iterable(self.files.values()))
+        first_file = next(chain.from_iterable(map(dict.values, self.files.values())))
+        have_tasks = "tasks" in find_source(first_file, self.reading).options
+        if not tasks or (have_tasks and not {*tasks} <= {*texts}):
+            return self
+        for task in tasks:
+            as_choice(task, texts, where=_TOGETHER, name="tasks", error=UsageError)
+        chosen = {
+            name: {text: file for text, file in files.items() if text in tasks}
+            for name, files in self.files.items()
+        }
+        return _Texts(files=chosen, reading=replace(self.reading, tasks=()))
+
+
 def _check_same_texts(
     folders: Mapping[str, Path],
-    texts: "_Texts",
+    texts: _Texts,
 ) -> None:
     "Refuse folders of which one lacks the file of a text that another one has."
     files = texts.files
@@ -1099,41 +1134,6 @@ def _check_same_texts(
             cure,
             error=PairingError,
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Texts:
-    "The files of several folders, and how each of them is read."
-
-    files: Mapping[str, Mapping[str, Path]]  # name -> text -> file
-    reading: Reading
-
-    @property
-    def shared(self) -> list[str]:
-        "The texts that all folders have."
-        first, *others = self.files.values()
-        return [text for text in first if all(text in files for files in others)]
-
-    @property
-    def left_out(self) -> list[str]:
-        "The texts that some folder lacks."
-        texts = dict.fromkeys(chain.from_iterable(self.files.values()))
-        return [text for text in texts if text not in self.shared]
-
-    def of_tasks(self) -> "_Texts":
-        "The texts that were asked for as tasks; all where the files have tasks themselves."
-        tasks = self.reading.tasks
-        texts = dict.fromkeys(chain.from_iterable(self.files.values()))
-        reader = find_source(next(iter(self.files.values()))[next(iter(texts))], self.reading)
-        if not tasks or "tasks" in reader.options and not {*tasks} <= {*texts}:
-            return self
-        for task in tasks:
-            as_choice(task, texts, where=_TOGETHER, name="tasks", error=UsageError)
-        chosen = {
-            name: {text: file for text, file in files.items() if text in tasks}
-            for name, files in self.files.items()
-        }
-        return _Texts(files=chosen, reading=replace(self.reading, tasks=()))
 
 
 def _model_of(arm: Arm, file: Path, folder: Path) -> str:

@@ -7,7 +7,7 @@ __all__ = ['Cell', 'WIDEST', 'ANSWER_COLUMNS', 'BESIDE', 'MOST_BEST', 'TITLE', '
            'SHARED_BINS', 'UNSEEN_KINDS', 'FIELLER', 'NOT_OF_ORIGIN', 'LOOK_HEADS', 'Column', 'RowColumn', 'Line',
            'Table', 'rows_table', 'facts_table', 'AnswerLine', 'MetricColumn', 'answer_columns', 'change_line',
            'title_line', 'Entry', 'named_lines', 'level_line', 'slice_lines', 'levels_lines', 'metrics_in_columns',
-           'beside_cells', 'with_interval', 'lead_lines', 'titled', 'ranked_lines', 'label_in_answer', 'deciding_lines',
+           'beside_cells', 'distance_text', 'lead_lines', 'titled', 'ranked_lines', 'label_in_answer', 'deciding_lines',
            'other_lines', 'answer_lines', 'answer_rows', 'levels_text', 'change_head', 'with_units', 'rank_of_line',
            'best_rows', 'answer_table', 'matrix_cell', 'candidates_by_size', 'matrix_columns', 'matrix_ranks', 'matrix',
            'compact_table', 'changes_table', 'noise_table', 'Group', 'row_groups', 'best_text', 'distances_of',
@@ -408,7 +408,7 @@ def beside_cells(document: Document) -> dict[tuple[str, str], dict[str, str]]:
     return cells
 
 
-def with_interval(value: ChangeSection) -> str:
+def distance_text(value: ChangeSection) -> str:
     "A distance between two models with its interval: '0.058 (0.040 to 0.11)'; shares in %."
     scale = 100 if value.unit == "share" else 1
     text = two_digits(scale * value.delta)
@@ -811,7 +811,7 @@ def distances_of(document: Document, part: str) -> dict[str, dict[str, str]]:
             continue
         column = ANSWER_COLUMNS[BESIDE[row.value.metric]]
         head = f"{column.head} ({confidence_text(row.value.level, 4)} % CI)"
-        texts.setdefault(head, {})[row.key.candidate] = with_interval(row.value)
+        texts.setdefault(head, {})[row.key.candidate] = distance_text(row.value)
     return texts
 
 

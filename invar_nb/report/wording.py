@@ -25,8 +25,9 @@ __all__ = ['EXIT_FIRST', 'MOST_NAMED', 'LOSSES', 'METHODS', 'NOISY_SETTINGS', 'E
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from ..comparison.claim import WITHIN
 from ..comparison.difference import change_number
@@ -52,6 +53,7 @@ from ..foundations.interval import alpha_of, confidence_text
 from ..metrics.metric import BUILT_IN
 from ..readers.named_columns import usual_direction
 from invar_nb.report.document import (
+    ArmSection,
     ChangeSection,
     Document,
     GateSection,
@@ -511,18 +513,19 @@ def levels_rest_line(document: Document) -> str:
 
 def repeats_sentence(document: Document) -> str:
     "Which column repeats its values over examples that count as independent; '' if none does."
-    for arm in document.arms.values():
-        for sentence in repeated_values(arm):
-            return sentence
-    return ""
+    return _first_sentence(document, repeated_values)
 
 
 def parts_sentence(document: Document) -> str:
     "Which column seems to name texts or tasks that are judged together; '' if none does."
-    for arm in document.arms.values():
-        for sentence in unused_parts(arm):
-            return sentence
-    return ""
+    return _first_sentence(document, unused_parts)
+
+
+def _first_sentence(
+    document: Document, sentences_on: Callable[[ArmSection], Iterable[str]]
+) -> str:
+    "The first sentence that some model of a report needs; '' where none does."
+    return next(chain.from_iterable(map(sentences_on, document.arms.values())), "")
 
 
 def lower_perplexity_sentence(document: Document) -> str:

@@ -288,6 +288,13 @@ def _metrics_of_all(arms: Sequence[Arm]) -> list[str]:
     return [m.name for m in metrics if not any(missing_reason(m, arm) for arm in arms)]
 
 
+_CALLED = {  # what people call metrics of two distributions -> their names
+    "kl": "kl_divergence",
+    "kld": "kl_divergence",
+    "flips": "top1_changed",
+}
+
+
 def _check_metrics(asked: Measured, kinds: Collection[str], arms: Sequence[Arm]) -> None:
     """Raise UsageError for names of metrics that are not known.
 
@@ -305,16 +312,9 @@ def _check_metrics(asked: Measured, kinds: Collection[str], arms: Sequence[Arm])
         )
     names = usual_metrics(kinds, arms)
     cure = suggest(name, names)
-    if name in _SHORT:
-        cure = f"It is called {_SHORT[name]} here: --metric {_SHORT[name]}"
+    if name in _CALLED:
+        cure = f"It is called {_CALLED[name]} here: --metric {_CALLED[name]}"
     usage(f"--metric must be one of {', '.join(names)}", repr(name), cure)
-
-
-_SHORT = {  # what people call metrics of two distributions -> their names
-    "kl": "kl_divergence",
-    "kld": "kl_divergence",
-    "flips": "top1_changed",
-}
 
 # %% ../../nbs/shell/18_jobs.ipynb #c010n
 def check_foreign(asked: Asked, arms: Mapping[tuple[str, str], Arm]) -> None:

@@ -680,10 +680,11 @@ def check_source(
 
 def _cure_of_one_file(arguments: Mapping[str, str], planning: Planning) -> str:
     "What to type where the only file is a table of several arms; '' where it is none."
+    if not arguments:
+        return ""
+    (file,) = arguments.values()
     metrics = [planning.metric] if planning.metric else []
-    for argument in arguments.values():
-        return cure_of_one_table(argument, metrics, command="plan")
-    return ""
+    return cure_of_one_table(file, metrics, command="plan")
 
 
 def check_deviation(

@@ -8,7 +8,7 @@ __all__ = ['EXACT_PAIRS', 'MOST_STEPS', 'LARGEST_COUNT', 'TTest', 'paired_t_test
 
 # %% ../../nbs/statistics/05_paired_test.ipynb #c003
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 import numpy as np
 import scipy
@@ -356,7 +356,7 @@ class SignFlip:
     "Result of a sign-flip test: sizes are given, signs are random (@eq-signflip-share)."
 
     p_value: float  # two-sided
-    patterns: int  # 2^n
+    patterns: int = field(repr=False)  # 2^n, which may have thousands of digits
     engine: str  # "enumeration", "convolution" or "saddlepoint"
     reaching: int | None = None  # patterns at least as far from 0; None: not counted
 
@@ -395,8 +395,7 @@ def sign_flip_test(
         )
     if reach == 0:
         return SignFlip(p_value=1.0, patterns=2**n, engine="saddlepoint")
-    differences = d[signed != 0]
-    steps = whole_steps(differences, rounding=8 * 2**-52 * max(scale, largest))
+    steps = whole_steps(d[signed != 0], rounding=8 * 2**-52 * max(scale, largest))
     if steps is None:
         p = saddlepoint_share(sizes[sizes > 0].astype(float), float(reach))
         return SignFlip(p_value=p, patterns=2**n, engine="saddlepoint")
