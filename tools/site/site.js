@@ -72,8 +72,8 @@ document.addEventListener("DOMContentLoaded", () => {
     if (!matchMedia("(max-width: 46em)").matches) return;
     const isTooWide = (table) => table.scrollWidth > table.parentElement.clientWidth + 1;
     [...document.querySelectorAll("table.of-numbers")].filter(isTooWide).forEach((table) => {
-      table.classList.remove("of-numbers");
-      table.classList.toggle("of-numbers", isTooWide(table));
+      table.classList.replace("of-numbers", "wrapped");
+      if (isTooWide(table)) table.classList.replace("wrapped", "of-numbers");
     });
     document.querySelectorAll("div.cell_output pre").forEach((pre) => {
       const fits = pre.clientWidth / pre.scrollWidth;
