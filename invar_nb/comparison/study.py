@@ -728,6 +728,7 @@ class StudyOptions(MoreRules, total=False):
     id: str  # column of a table that names the items
     part: str  # column of a table that names the text or task of each row
     repeats: str  # of an id in a table: refuse, mean, unequal
+    sums: bool  # the losses of a table are sums over their rows, not means
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1189,14 +1190,20 @@ def arms_of_runs(
     return runs
 
 
-def check_options(names: Collection[str]) -> None:
+def check_options(
+    names: Collection[str],
+    where: str = "compare",  # that was called
+    more: Collection[str] = (),  # names of options that this function has besides
+    otherwise: str = "help(compare) lists them",  # the cure where no name is near
+) -> None:
     "Raise UsageError for a name that is no option of `compare`, with the nearest one."
     known = [*CompareOptions.__annotations__, "score", *(f.name for f in fields(Rules))]
+    known += more
     for name in names:
         if name not in known:
-            cure = suggest(name, known, "help(compare) lists them")
+            cure = suggest(name, known, otherwise)
             refuse(
-                "compare",
+                where,
                 "an option must be known",
                 repr(name),
                 ELSEWHERE.get(name, cure),
@@ -1227,21 +1234,27 @@ def compare(  # noqa: PLR0913 (a parameter for each rule that is typed often)
 
     margin=0.02 or {"perplexity": 0.02}: changes below it do not matter; without it each
     metric has its own (2 % of perplexity, 2 points of accuracy). A key may be a metric, a
-    score's name, a task or a text; of runs over seeds 0.02 is 2 % of the baseline's mean.
-    As text a margin means what it does in the shell: "2%", and of runs "0.005" is in the
-    metric's unit.
+    score's name, a task or a text. It means what it does in the shell: of runs over seeds
+    0.005 is in the metric's unit, and "2%" (the usual one) is a share of the baseline's mean.
     metrics=["accuracy"]: names, or a `Metric` of your own.
     by=["language"]: columns to slice by.
     units="auto": documents where there are ten effective ones, else "serial" (windows in
     text order, whose neighbours may be correlated); of answers clusters, else items.
     method="bca" or "percentile": a bootstrap, exact or with replicates=2000, seed=1.
-    rules: all other fields of `Rules`. Of arrays better="lower" says which direction is
-    better, where the name does not; of paths the options of `compare_models`
-    (text="wiki.jsonl") are taken as well. intersect=True leaves out examples that one arm
+    rules: all other fields of `Rules`, which are accepted, better, deciding, drop_failed,
+    fail_inconclusive, gate, intersect, multiplicity, pooling, profile, required, scale,
+    stopped_ok and tier. Of arrays better="lower" says which direction is
+    better, where the name does not. intersect=True leaves out examples that one arm
     lacks; same_unit=True takes scores as they are, however far apart.
+    Of paths the options of `compare_models` are taken as well: text="wiki.jsonl", questions,
+    task; of models allow_pickle, batch_tokens, bos, concurrency, control, control_file,
+    device, divergence, documents, dtype, first_window, leak_text, max_length, normalize,
+    per_byte, prefix_token, revision, separator, stride, tokenizer, trust_remote_code,
+    windowing, windows and windows_seed.
     cluster: to what items belong that are not independent, a list for arrays or the name of a
     column for tables. Of tables also id="example_id", repeats="mean" (rows of one id are
-    averaged) and part="text" (each value of that column is judged by itself). DataFrames
+    averaged), part="text" (each value of that column is judged by itself) and sums=True
+    (losses are sums over their rows, which are divided by tokens). DataFrames
     with losses and tokens, or with answers, need no score; those with a
     column of seeds are runs, which need metrics=["loss"].
 

@@ -212,6 +212,7 @@ def compare_models(
     part: str | None = None,  # of a table: the column of texts or tasks
     score: str | list | None = None,  # of a table or of tasks: the columns that are scores
     repeats: str = "refuse",  # of an id in a table; "mean" averages its rows
+    sums: bool = False,  # the losses of a table are sums over their rows, not means
     better: str | None = None,  # of scores in files: "higher" or "lower"
     by: list[str] | None = None,  # token classes to keep sums for: frequency, context
     rules: Rules = Rules(),
@@ -220,6 +221,10 @@ def compare_models(
     """Compare models, or results of other tools, with a baseline; the study that judges them.
 
     Models are scored, files and folders are read. UsageError, ContractError, PairingError.
+    Options of scoring are allow_pickle, batch_tokens, bos, concurrency, control, control_file,
+    device, divergence, documents, dtype, first_window, leak_text, max_length, normalize,
+    per_byte, prefix_token, revision, separator, stride, tokenizer, trust_remote_code,
+    windowing, windows and windows_seed.
     """
     check_scoring(scoring, "compare_models")
     check_no_tables(baseline, candidates)
@@ -240,6 +245,7 @@ def compare_models(
             column=_typed_columns(cluster=cluster, id=id, part=part),
             score=score and _listed(score),
             repeats=repeats,
+            sums=sums,
         ),
     )
     with tempfile.TemporaryDirectory() as folder:
