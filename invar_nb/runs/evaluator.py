@@ -1259,7 +1259,8 @@ def _values_over_seeds(runs: Sequence[ExperimentResult], metric: str) -> tuple[f
             "evaluate",
             "each seed must occur once",
             f"{len(runs)} runs of {len(values)} seeds",
-            "Of a table with several arms choose one: --column arm=optimizer=adamw",
+            "Of a table with several arms choose one: --column arm=optimizer=adamw (in Python "
+            "evaluate(frame[frame.optimizer == 'adamw'], metrics=['loss']))",
             error=UsageError,
         )
     return tuple(values[seed] for seed in sorted(values))
