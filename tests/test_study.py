@@ -1257,7 +1257,9 @@ def simulated(law, trials, *, centre, sd, n, seed, sign=1, units="auto", margin=
     for _ in range(trials):
         loss = np.full(n, 90.0) + rng.random(n)
         yield compare(
-            pair_arrays(loss, loss + centre + sign * sd * draw(rng, n), np.full(n, 100)),
+            pair_arrays(
+                loss, loss + centre + sign * sd * draw(rng, n), np.full(n, 100), sums=False
+            ),
             metrics=PPL,
             units=units,
             margin=margin,
@@ -2850,7 +2852,7 @@ def test_a_column_of_texts_divides_tables_in_compare_study_and_evaluate(tmp_path
         ),
         (lambda a, b: compare([1, 2], [2, 3], score="f1", part="text"), "columns of a table"),
         (
-            lambda a, b: study({"baseline": "a.csv", "q8": "b.csv"}, part="text"),
+            lambda a, b: study({"baseline": a, "q8": "b.csv"}, part="text"),
             "part is about DataFrames here; got str. Of files write compare_models",
         ),
         (
