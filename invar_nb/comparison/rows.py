@@ -111,7 +111,9 @@ class Row(OfValue):
 
     key: Key  # candidate, part, metric, slice, against
     value: Difference | Level  # the number with its interval
-    role: str  # "lead", "rest", "pooled", "contrast", "control" or "level"
+    # "lead", "rest", "described" (a slice that nobody asked for), "pooled", "contrast",
+    # "control" or "level"
+    role: str
     margin: float = 0.0  # smallest change that matters, in the metric's unit
     p: Mapping = field(default_factory=dict)  # question -> p-value, if in a family
     adjusted: Mapping = field(default_factory=dict)  # question -> p adjusted for its family

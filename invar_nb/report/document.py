@@ -168,8 +168,9 @@ class RowSection(Section):
 
     key: KeySection
     # lead: the primary metric of a candidate on a part; rest: its other metrics and slices;
-    # pooled: all texts together; control: the baseline, scored twice
-    role: Literal["lead", "rest", "pooled", "control"]
+    # described: a slice that nobody asked for, of which nothing is claimed; pooled: all texts
+    # together; control: the baseline, scored twice
+    role: Literal["lead", "rest", "described", "pooled", "control"]
     value: ChangeSection
     margin: float  # smallest change that matters, on the metric's scale; 0: none
     p: QuestionsSection  # p-values of this row by itself
@@ -466,6 +467,7 @@ class Document(Section, dict=True):
     exit: ExitSection
     rules: dict[str, Any]  # what was decided beforehand, where it is not the usual
     rows: list[RowSection]
+    described_by: list[str]  # columns whose slices are described: nobody asked for them
     levels: list[LevelSection]  # of arms that are measured by themselves
     pairs: list[PairSection]
     required: list[RequiredSection]  # of candidates that decide, where the rules ask for it

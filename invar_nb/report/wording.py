@@ -19,12 +19,13 @@ __all__ = ['EXIT_FIRST', 'MOST_NAMED', 'LOSSES', 'METHODS', 'NOISY_SETTINGS', 'E
            'gate_line', 'deciding_candidates', 'required_lines', 'passages_of', 'passage_lines', 'Note', 'best_names',
            'best_line', 'next_note', 'next_line', 'losses_to_accept', 'row_to_paste', 'rows_to_paste', 'paste_sentence',
            'page_of_rows', 'accept_sentence', 'exit_is_told', 'fact_lines', 'setting_details', 'leading_family',
-           'families_text', 'ranking_lines']
+           'families_text', 'described_sentence', 'ranking_lines']
 
 # %% ../../nbs/report/08_wording.ipynb #wrd02
 import json
 import math
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -75,8 +76,14 @@ from invar_nb.report.doubts import (
     with_labels,
 )
 from .figures import show
-from .pictures import OTHER_SCORE, leads_of
-from .shown import axis_of, difference_sentence, label_of, size_text
+from .pictures import OTHER_SCORE, compares_one_pair, leads_of, with_interval
+from invar_nb.report.shown import (
+    axis_of,
+    difference_sentence,
+    label_of,
+    size_text,
+    subject_of,
+)
 from ..runs.evaluator import against_name
 from ..statistics.planning import effect_for_power, power_of
 from ..statistics.proportions import tango_detectable, tango_power
@@ -1276,13 +1283,67 @@ def families_text(document: Document) -> str:
             "The deciding change is judged by its repeated intervals, which hold together at "
             "all looks."
         )
-    other_rows = "All other metrics and slices are"
+    others = ["all other metrics"]
     if document.of_role("pooled"):
-        other_rows = "The texts, all other metrics and slices are"
+        others.insert(0, "the texts")
+    if not document.described_by:
+        others.append("slices")
+    *first, last = others
+    members = " and ".join(filter(None, (", ".join(first), last)))
+    sentences = [
+        leading_family(document),
+        f"{capitalised(members)} are one family, adjusted by Holm.",
+        "Each interval is individual; a claim within a family rests on adjusted p-values and "
+        "is marked where the interval alone would say something else.",
+        described_sentence(document),
+    ]
+    return " ".join(filter(None, sentences))
+
+
+def described_sentence(document: Document, *, in_shell: bool = True) -> str:
+    """That slices are described and not judged, the clearest loss, and how to judge them.
+
+    '' where there are none. The clearest loss is one of a leading metric; it was picked among
+    all slices, so that its interval shows less than it seems to.
+    """
+    columns = document.described_by
+    if not columns:
+        return ""
+    which = "them" if len(columns) == 1 else "those of a column"
+    name = columns[0] if len(columns) == 1 else "NAME"
+    option = f"--by {shlex.quote(name)}" if in_shell else f"by=[{name!r}]"
     return (
-        f"{leading_family(document)} {other_rows} one family, adjusted by Holm. Each "
-        "interval is individual; a claim within a family rests on adjusted p-values and is "
-        "marked where the interval alone would say something else."
+        f"Slices by {_first_names(columns, MOST_NAMED)} are described, not judged, as nobody "
+        f"asked for them{_clearest_loss_text(document)}; {option} judges {which}."
+    )
+
+
+def _clearest_loss_text(document: Document) -> str:
+    """' (clearest loss: kind math, ...)': the described slice that surely lost most.
+
+    '' where the interval of none excludes 0 on the worse side.
+    """
+    leading = {row.value.metric for row in document.leads}
+    rows = [
+        row
+        for row in with_interval(document.of_role("described"))
+        if row.value.metric in leading
+    ]
+
+    def least_loss(row: RowSection) -> float:
+        low, high = row.value.ci
+        return low if row.value.better == "lower" else -high
+
+    worst = max(rows, key=least_loss, default=None)
+    if worst is None or least_loss(worst) <= 0:
+        return ""
+    name = label_of(worst.key)
+    if compares_one_pair(document):
+        name = subject_of(worst.key)
+    level = confidence_text(worst.value.level)
+    return (
+        f" (clearest loss: {name}, {worst.value.title} {worst.words.change}, {level} % CI "
+        f"{worst.words.interval})"
     )
 
 
