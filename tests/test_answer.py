@@ -822,7 +822,9 @@ def test_slices_that_were_asked_for_are_shown():
         and not any(f"\n{column} {value}" in usual for value in values)
     )
     said = "Slices by language are described, not judged, as nobody asked for them ("
-    assert f"{said}clearest loss: " in usual and usual.count("by=['language'] judges them.") == 1
+    assert (
+        f"{said}clearest loss: " in usual and usual.count("by=['language'] judges them.") == 1
+    )
     assert said not in asked
 
 

@@ -177,6 +177,7 @@ def row_section(row: Row, verdict: Acceptance) -> RowSection:
         adjusted=questions_section(row.adjusted),
         floor=row.floor,
         claim=row.claim,
+        direction=row.direction,
         alone=row.alone,
         blind_spot=blind_spot,
         pooled=pooled,
@@ -1032,6 +1033,13 @@ def columns_described(study: Study) -> list[str]:
     return list(columns)
 
 
+def _word_of(study: Study) -> str | None:
+    "The word of a study's claim, as tables and headlines say it; None without a claim."
+    if study.claim is None or not study.rows:
+        return study.claim
+    return study.row.word
+
+
 def _rationale_of(study: Study) -> str:
     "What the answer rests on; the answer itself where nothing was measured or judged."
     if study.measured or study.verdicts:
@@ -1060,6 +1068,7 @@ def document_of(
         headline=study.headline,
         rationale=_rationale_of(study),
         claim=study.claim,
+        word=_word_of(study),
         exit=exit_of(study, gates),
         rules=study.rules.to_dict(),
         rows=rows,

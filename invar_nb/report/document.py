@@ -177,6 +177,9 @@ class RowSection(Section):
     adjusted: QuestionsSection  # p-values adjusted for the rows that are judged with it
     floor: float | None  # numerical noise, in the unit of delta
     claim: Claim | None
+    # the side on which a change is shown, whatever its size; over seeds also beside the claims
+    # equivalent and inconclusive, which are about the margin
+    direction: Literal["better", "worse"] | None
     # the claim of its interval, where the adjusted p-values forbid it
     alone: Claim | Literal["not worse"] | None
     blind_spot: BlindSpotSection | None
@@ -464,6 +467,7 @@ class Document(Section, dict=True):
     headline: Words[str]  # the answer in one sentence
     rationale: Words[str]  # what the answer rests on
     claim: str | None  # the claim of the whole study; null: nothing was compared
+    word: Words[str] | None  # the word of that claim in tables and headlines
     exit: ExitSection
     rules: dict[str, Any]  # what was decided beforehand, where it is not the usual
     rows: list[RowSection]

@@ -4,22 +4,22 @@
 
 # %% auto #0
 __all__ = ['EXIT_FIRST', 'MOST_NAMED', 'LOSSES', 'METHODS', 'NOISY_SETTINGS', 'EXPLAINED', 'BY_A_LOSS', 'MOST_ACCEPTED',
-           'MOST_PASTED', 'exit_sentence', 'choice_sentence', 'within_margin', 'flips_text', 'Heading', 'heading_of',
-           'model_names', 'title_of', 'models_line', 'part_text', 'texts_line', 'units_text', 'all_units_text',
-           'seeds_test_text', 'over_sentence', 'reason_of_windows', 'seeds_sentences', 'unit_nouns', 'is_dominated',
-           'family_sentences', 'level_sentence', 'no_spread_sentence', 'margins_sentence', 'lacks_margin',
-           'no_margin_sentence', 'perhaps_within_sentence', 'within_margin_sentence', 'is_perhaps_within', 'is_loss',
-           'has_own_margin', 'of_mean_sentences', 'only_difference_sentence', 'margins_both_ways',
-           'against_name_sentences', 'nats_sentence', 'pairing_sentence', 'levels_rest_line', 'repeats_sentence',
-           'parts_sentence', 'lower_perplexity_sentence', 'rests_sentences', 'rests_line', 'ignored_line', 'dof_of',
-           'discordance_of', 'chance_to_find', 'smallest_found', 'bears_claim', 'has_known_rates', 'rate_text', 'Laws',
-           'laws_of', 'rates_of_one', 'rates_of_several', 'rule_clause', 'may_err', 'rule_line', 'unmeasured_line',
-           'kernels_sentence', 'own_metrics', 'blind_line', 'found_sentence', 'settings_text', 'noise_lines',
-           'weights_lines', 'looks_line', 'exit_needs_words', 'exit_note', 'first_failed', 'deciding_gates',
-           'gate_line', 'deciding_candidates', 'required_lines', 'passages_of', 'passage_lines', 'Note', 'best_names',
-           'best_line', 'next_note', 'next_line', 'losses_to_accept', 'row_to_paste', 'rows_to_paste', 'paste_sentence',
-           'page_of_rows', 'accept_sentence', 'exit_is_told', 'fact_lines', 'setting_details', 'leading_family',
-           'families_text', 'described_sentence', 'ranking_lines']
+           'MOST_PASTED', 'ACCEPTED_DAYS', 'exit_sentence', 'choice_sentence', 'within_margin', 'flips_text', 'Heading',
+           'heading_of', 'model_names', 'title_of', 'models_line', 'part_text', 'texts_line', 'units_text',
+           'all_units_text', 'seeds_test_text', 'over_sentence', 'reason_of_windows', 'seeds_sentences', 'unit_nouns',
+           'is_dominated', 'family_sentences', 'level_sentence', 'no_spread_sentence', 'margins_sentence',
+           'lacks_margin', 'no_margin_sentence', 'perhaps_within_sentence', 'within_margin_sentence',
+           'is_perhaps_within', 'is_loss', 'has_own_margin', 'of_mean_sentences', 'only_difference_sentence',
+           'margins_both_ways', 'against_name_sentences', 'nats_sentence', 'pairing_sentence', 'levels_rest_line',
+           'repeats_sentence', 'parts_sentence', 'lower_perplexity_sentence', 'rests_sentences', 'rests_line',
+           'ignored_line', 'dof_of', 'discordance_of', 'chance_to_find', 'smallest_found', 'bears_claim',
+           'has_known_rates', 'rate_text', 'Laws', 'laws_of', 'rates_of_one', 'rates_of_several', 'rule_clause',
+           'may_err', 'rule_line', 'unmeasured_line', 'kernels_sentence', 'own_metrics', 'blind_line', 'found_sentence',
+           'settings_text', 'noise_lines', 'weights_lines', 'looks_line', 'exit_needs_words', 'exit_note',
+           'first_failed', 'deciding_gates', 'gate_line', 'deciding_candidates', 'required_lines', 'passages_of',
+           'passage_lines', 'Note', 'best_names', 'best_line', 'next_note', 'next_line', 'losses_to_accept', 'last_day',
+           'row_to_paste', 'rows_to_paste', 'paste_sentence', 'page_of_rows', 'accept_sentence', 'exit_is_told',
+           'fact_lines', 'setting_details', 'leading_family', 'families_text', 'described_sentence', 'ranking_lines']
 
 # %% ../../nbs/report/08_wording.ipynb #wrd02
 import json
@@ -28,6 +28,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime, timedelta
 from itertools import chain
 
 from ..comparison.claim import WITHIN
@@ -51,6 +52,7 @@ from invar_nb.comparison.units import (
     row_nouns,
 )
 from ..foundations.interval import alpha_of, confidence_text
+from ..foundations.store import now
 from ..metrics.metric import BUILT_IN
 from ..readers.named_columns import usual_direction
 from invar_nb.report.document import (
@@ -1139,6 +1141,22 @@ def _size_to_accept(row: RowSection) -> str | None:
     return f'"{100 * size:.6g}%"' if size < 1 else None
 
 
+ACCEPTED_DAYS = 90  # for which a row that can be pasted accepts a loss
+
+
+def last_day(document: Document) -> date:
+    """The last day of a row that can be pasted: ACCEPTED_DAYS after the report was made.
+
+    Of a report without that day they are counted from today. Counted from its own day, the
+    pages of a stored report are the same whenever they are written.
+    """
+    try:
+        moment = datetime.fromisoformat(str(document.environment.get("created")))
+    except ValueError:  # no day, or none that can be read
+        moment, _ = now()
+    return moment.date() + timedelta(days=ACCEPTED_DAYS)
+
+
 def row_to_paste(row: RowSection, document: Document) -> str:
     "The table [[accepted]] that accepts the loss of a row; '' of a loss of 100 % and more."
     size = _size_to_accept(row)
@@ -1159,7 +1177,7 @@ def row_to_paste(row: RowSection, document: Document) -> str:
         f"{field} = {json.dumps(name, ensure_ascii=False)}" for field, name in names.items()
     ]
     lines += [f"up_to = {size}", 'reason = "why, or a ticket"']
-    lines.append("expires = 2099-12-31  # or the last day on which it is accepted")
+    lines.append(f"expires = {last_day(document)}  # the last day on which it is accepted")
     return "\n".join(["[[accepted]]", *lines])
 
 
