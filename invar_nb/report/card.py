@@ -22,7 +22,7 @@ from typing import Any
 from ..comparison.headline import model_name
 from ..comparison.rows import BASELINE, CONTROL
 from ..comparison.units import counted
-from ..foundations.refuse import ContractError, UsageError, refuse
+from ..foundations.refuse import ContractError, UsageError, named_arguments, refuse
 from ..foundations.store import read_document, read_file
 from .document import Document, LevelSection, RowSection
 from .shown import claim_text
@@ -523,6 +523,7 @@ class CardVerification:
         return "\n".join([*lines, *map(str, self.reports)])
 
 
+@named_arguments
 def verify_card(
     path: str | os.PathLike,  # a YAML file, or a README.md with its block
     report: str | os.PathLike | None = None,  # None: the one beside the card that it names

@@ -671,7 +671,7 @@ def read_document(report: Path) -> object:  # a Document
     return document.content
 
 # %% ../../nbs/shell/32_cli.ipynb #c010
-@command("verify invar-nb-report", "verify card.yaml invar-nb-report")
+@command("verify invar-nb-report")
 def verify(
     report: _argument(
         "REPORT", "report.json or its folder; or a model card: YAML, or a README.md.", Path
@@ -717,13 +717,15 @@ def verify(
 
 def is_card(path: Path) -> bool:
     "Whether a file may be a model card, by its ending."
-    return path.suffix.lower() in (".yaml", ".yml", ".md") and path.is_file()
+    return path.suffix.lower() in (".yaml", ".yml", ".md") and not path.is_dir()
 
 
 def _verified_card(
     card: Path, report: Path | None, without: Sequence[str]
 ) -> tuple[dict, str]:
     "What `verify` prints of a card: the facts for programs, and the text."
+    if not card.is_file():
+        usage(MUST_BE_A_REPORT, _what_stands_there(card, card), "Name one")
     if report is not None:
         report = find_report(report)
     result = invar_nb.verify_card(card, report, without=without)
