@@ -914,6 +914,7 @@ def test_any_pair_gives_an_answer(n, seed, size, grouped):
         np.maximum(loss + size * rng.standard_t(2, n), 1e-12),
         rng.integers(1, 300, n),
         document_ids=rng.integers(0, 5, n) if grouped else None,
+        sums=False,
     )
     for units in ("auto", "windows", "serial"):
         done = compare(data, units=units)
@@ -1290,7 +1291,9 @@ def simulated(law, trials, *, centre, sd, n, seed, sign=1, units="auto", margin=
     for _ in range(trials):
         loss = np.full(n, 90.0) + rng.random(n)
         yield compare(
-            pair_arrays(loss, loss + centre + sign * sd * draw(rng, n), np.full(n, 100)),
+            pair_arrays(
+                loss, loss + centre + sign * sd * draw(rng, n), np.full(n, 100), sums=False
+            ),
             metrics=PPL,
             units=units,
             margin=margin,
@@ -2883,7 +2886,7 @@ def test_a_column_of_texts_divides_tables_in_compare_study_and_evaluate(tmp_path
         ),
         (lambda a, b: compare([1, 2], [2, 3], score="f1", part="text"), "columns of a table"),
         (
-            lambda a, b: study({"baseline": "a.csv", "q8": "b.csv"}, part="text"),
+            lambda a, b: study({"baseline": a, "q8": "b.csv"}, part="text"),
             "part is about DataFrames here; got str. Of files write compare_models",
         ),
         (
@@ -2916,3 +2919,55 @@ def test_a_column_of_texts_that_is_not_used_is_named_beside_the_table():
     said = "All rows are judged together, but 2 values of text occur: --column part=text"
     for text in (made.summary(), made.to_markdown()):
         assert said in text and "part='text' in Python" in text, text
+
+
+def test_study_and_evaluate_of_paths_recognise_what_compare_and_the_shell_do(tmp_path):
+    "Without a score they took no path at all."
+    rng = np.random.default_rng(3)
+    files = {name: tmp_path / f"{name}.csv" for name in ("baseline", "q8", "q4")}
+    for place, file in enumerate(files.values()):
+        scores = rng.random(60) - place / 100
+        rows = [f"{i},{x:.6f},{x / 2:.6f}" for i, x in enumerate(scores)]
+        file.write_text("\n".join(["id,f1,judge", *rows]) + "\n")
+    of_all = study(files)
+    assert {row.value.title for row in of_all.rows} == {"f1"}
+    one = study({"baseline": files["baseline"], "q8": files["q8"]}, margin=0.05)
+    assert one.row.delta == compare(files["baseline"], files["q8"]).row.delta
+    assert one.row.margin == study(files, Rules(margin=0.05)).row.margin == 0.05
+    alone = evaluate(files["q8"])
+    assert alone.rows[0].value.title == "f1"
+    assert evaluate({"a": files["q8"], "b": files["q4"]}).rows[1].key.part == "b"
+    with pytest.raises(UsageError, match="study: an option must be known.*'score'"):
+        study(files, scor="f1")
+    with pytest.raises(UsageError, match="must exist"):
+        study({"baseline": files["baseline"], "q8": tmp_path / "none.csv"})
+
+
+def test_study_and_evaluate_of_folders_take_each_text(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(4)
+    for name in ("base", "q8"):
+        (tmp_path / name).mkdir()
+        for text in ("wiki", "code"):
+            losses_of_text = rng.normal(3, 0.1, 40)
+            documents = [f"{text}{i}" for i in range(40)]
+            columns = {
+                "document": documents,
+                "loss": losses_of_text,
+                "tokens": 64,
+                "text": text,
+            }
+            frame = pandas.DataFrame(columns)
+            frame.drop(columns="text").to_csv(tmp_path / name / f"{text}.csv", index=False)
+            frame.to_csv(
+                tmp_path / f"{name}.csv", mode="a", header=text == "wiki", index=False
+            )
+    folders = {"baseline": tmp_path / "base", "q8": tmp_path / "q8"}
+    files = {"baseline": tmp_path / "base.csv", "q8": tmp_path / "q8.csv"}
+    deltas = {row.key.part: row.value.delta for row in study(folders).rows}
+    assert deltas.keys() == {"wiki", "code"}
+    assert {row.key.part: row.value.delta for row in study(files, part="text").rows} == deltas
+    assert {row.key.part for row in evaluate(tmp_path / "q8").rows} == deltas.keys()
+    assert {row.key.part for row in evaluate(files["q8"], part="text").rows} == deltas.keys()
+    beside = {"baseline": pandas.read_csv(files["baseline"]), "q8": files["q8"]}
+    assert study(beside).row.delta == pytest.approx(compare(*files.values()).row.delta)

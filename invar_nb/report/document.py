@@ -19,7 +19,7 @@ import msgspec
 
 from ..comparison.claim import WITHIN
 from ..comparison.difference import shown_unit
-from ..comparison.rules import Rules
+from ..comparison.rules import Rules, stored_rules
 from ..foundations.interval import Fallback, Interval
 from ..foundations.store import canonical_json, strict_json
 
@@ -492,7 +492,7 @@ class Document(Section, dict=True):
     @cached_property
     def decided(self) -> Rules:
         "The rules of the study as an object, the usual values included."
-        return Rules(**self.rules)
+        return stored_rules(self.rules, has_runs=self.has_runs)
 
     def of_role(self, *roles: str) -> list[RowSection]:
         "The rows that have one of these roles, in order."

@@ -18,7 +18,7 @@ from typing import Any
 
 from .. import __version__
 from ..arms.arm import Arm
-from ..comparison.rules import Rules
+from ..comparison.rules import stored_rules
 from ..comparison.study import study
 from ..comparison.units import counted
 from invar_nb.foundations.refuse import (
@@ -284,7 +284,8 @@ def compute_again(
         rules = document.rules
         if without:
             rules = kept_rules(document.rules, without)
-        recomputed = study(arms, Rules(**rules), known=metrics)
+        kept = stored_rules(rules, has_runs=document.has_runs)
+        recomputed = study(arms, kept, known=metrics)
         return document_of(recomputed, files, document.version), recomputed.arms
     except STRUCTURE_ERRORS as error:
         is_misuse = isinstance(error, UsageError)  # here by the report, not by the caller

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['app', 'Answer', 'MOST_ANNOUNCED', 'MUST_BE_A_REPORT', 'command', 'save_report', 'of_one_table', 'names_of_arms',
            'check_arms', 'compare', 'update', 'plan', 'check_one_metric', 'planned_arms', 'Sharding', 'check_scored',
-           'score', 'merge', 'answer_questions', 'evaluate', 'diff', 'find_report', 'read_document', 'verify', 'card',
-           'export', 'init', 'doctor', 'demo', 'help_of', 'main']
+           'score', 'merge', 'answer_questions', 'evaluate', 'diff', 'find_report', 'read_document', 'verify',
+           'is_card', 'card', 'export', 'init', 'doctor', 'demo', 'help_of', 'main']
 
 # %% ../../nbs/shell/32_cli.ipynb #c005
 import re
@@ -657,8 +657,15 @@ def read_document(report: Path) -> object:  # a Document
 # %% ../../nbs/shell/32_cli.ipynb #c010
 @command("verify invar-nb-report")
 def verify(
-    report: _Report,
+    report: _argument(
+        "REPORT", "report.json or its folder; or a model card: YAML, or a README.md.", Path
+    ),
     output: Output,
+    report_of_card: _argument(
+        "CARD_REPORT",
+        "Of a card: its report, where that does not lie beside the card.",
+        Path | None,
+    ) = None,
     without: Annotated[
         list[str],
         typer.Option(
@@ -668,8 +675,15 @@ def verify(
         ),
     ] = None,
 ):
-    "Recompute a report from its evidence. Exit 3 if a number or word differs."
+    """Recompute a report from its evidence, and compare a card with it.
+
+    Exit 3 if a number or word differs."""
     say(f"invar-nb verify: {report}", output.quiet)
+    if is_card(report):
+        return _verified_card(report, report_of_card, without or ())
+    if report_of_card is not None:
+        cure = f"Verify one report after the other, the first with invar-nb verify {report}"
+        usage("only a card has a second argument", repr(str(report_of_card)), cure)
     path = find_report(report)  # a name that is wrong is refused before much is imported
     result = invar_nb.verify(path, without=without or ())
     facts = {
@@ -680,6 +694,30 @@ def verify(
         "files": list(result.files),
         "without": list(result.without),
         "not_covered": list(result.not_covered),
+        "exit_code": REFUSED if result.partly else OK,
+    }
+    return facts, str(result)
+
+
+def is_card(path: Path) -> bool:
+    "Whether a file may be a model card, by its ending."
+    return path.suffix.lower() in (".yaml", ".yml", ".md") and not path.is_dir()
+
+
+def _verified_card(
+    card: Path, report: Path | None, without: Sequence[str]
+) -> tuple[dict, str]:
+    "What `verify` prints of a card: the facts for programs, and the text."
+    if not card.is_file():
+        usage(MUST_BE_A_REPORT, _what_stands_there(card, card), "Name one")
+    if report is not None:
+        report = find_report(report)
+    result = invar_nb.verify_card(card, report, without=without)
+    facts = {
+        "verified": not result.partly,
+        "metrics": result.n_metrics,
+        "metrics_without_report": result.n_others,
+        "reports": {str(file): name for file, name in result.candidates.items()},
         "exit_code": REFUSED if result.partly else OK,
     }
     return facts, str(result)

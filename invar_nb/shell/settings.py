@@ -319,9 +319,10 @@ class Comparing(Scoring):
         str | None,
         "Multiple-choice questions: a .jsonl file with id, "
         "prompt, candidates and label (the right candidate: its text, or its "
-        "place from 0). Together with --text, one report has "
-        "perplexity and accuracy, and NAME is what the questions are called "
-        "there.",
+        "place from 0), or minimal pairs with sentence_good and sentence_bad "
+        "(a file, or a folder with a file for each kind). Together with --text, one "
+        "report has perplexity and accuracy, and NAME is what the questions "
+        "are called there.",
         "--questions",
         metavar="[NAME=]FILE",
     ) = None
