@@ -1080,6 +1080,22 @@ def test_what_is_required_is_said_of_each_candidate():
     assert "May be the best: q8" in text
 
 
+def test_who_may_be_the_best_is_said_of_each_text_or_of_the_pooled_change():
+    made = study(grid(["q8", "q6", "q4"], ["law", "wiki"]))
+    text = str(made)
+    assert re.search(
+        r"May be the best, judged on each by itself: on law .*; on wiki .*\.", text
+    )
+    for ranking in made.report().content.rankings:
+        names = best_names(made.report().content, ranking)
+        clause = ", ".join(names) if len(names) < 3 else "any of the 3"
+        assert f"on {ranking.part} {clause}" in text
+    pooled = str(study(grid(["q8", "q6", "q4"], ["law", "wiki"]), pooling="equal"))
+    assert pooled.count("May be the best over all: ") == 1 and "on law q" not in pooled
+    many = str(study(grid(["q8", "q4"], [f"text {k}" for k in range(5)])))
+    assert "The report says it of 2 more." in many
+
+
 def test_a_cut_table_keeps_the_best_rows_and_says_where_rows_are_left_out(documents):
     "Rows in the middle were dropped while those around them stood as if complete."
     d = documents["40 candidates"]

@@ -596,6 +596,24 @@ def test_the_summary_of_a_job_is_written_where_there_is_one(docs, shell, monkeyp
     )
 
 
+def test_a_refusal_is_written_to_the_summary_of_a_job(docs, shell, monkeypatch):
+    "Before, it stood in the log alone."
+    page = docs / "summary.md"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(page))
+    for line, code in (
+        ("compare docs/base.jsonl docs/few.jsonl --out a", 3),
+        ("compare docs/base.jsonl docs/none.jsonl", 2),
+        ("compare docs/base.jsonl docs/q4.jsonl --bogus", 2),
+    ):
+        page.unlink(missing_ok=True)
+        found, _, err = shell(line)
+        last = err.splitlines()[-1]
+        assert found == code and last.startswith("invar-nb: ")
+        assert page.read_text() == (
+            f"**No answer: exit code {code}.**\n\n```text\n{last}\n```\n\n"
+        )
+
+
 def test_the_baseline_is_updated_after_a_completed_comparison_only(docs, shell):
     base, q4 = docs / "base.parquet", docs / "docs/q4.jsonl"
     from invar_nb import read_losses, write_losses

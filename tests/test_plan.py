@@ -558,6 +558,44 @@ def test_three_arms_of_one_table_are_planned(tmp_path):
     assert code == 0 and "of 2 comparisons" in out and "seeds, for lion" in out, out + err
 
 
+def test_several_metrics_of_a_study_file_and_slices_are_refused_with_a_cure(tmp_path):
+    "A plan took the first metric of a study file without a word."
+    rows = [f"{i},{'ab'[i % 2]},{'ab'[(i // 3) % 2]},{0.5 + i % 5 / 10}" for i in range(60)]
+    for name in ("one", "two"):
+        text = "\n".join(["id,label,prediction,confidence", *rows]) + "\n"
+        (tmp_path / f"{name}.csv").write_text(text)
+        rows = [row.replace(",b,b,", ",b,a,") if "1" in row else row for row in rows]
+    study = tmp_path / "study.toml"
+    study.write_text('[rules]\nmetrics = ["accuracy", "brier"]\n')
+    files = (tmp_path / "one.csv", tmp_path / "two.csv")
+    code, _, err = shell("plan", *files, "--study", study)
+    assert code == 2 and "got accuracy, brier of the study file. Add one" in err, err
+    assert shell("plan", *files, "--study", study, "--metric", "accuracy")[0] == 0
+    code, _, err = shell("plan", *files, "--by", "kind")
+    assert code == 2 and "--column part=NAME plans each value of a column by itself" in err
+    scores = []
+    for name, shift in (("old", 0), ("new", 0.2)):
+        rows = [f"{i},{'xy'[i % 2]},{i % 7 / 9 + shift * (i % 3 == 0)}" for i in range(80)]
+        scores.append(tmp_path / f"{name}.csv")
+        scores[-1].write_text("\n".join(["id,kind,f1", *rows]) + "\n")
+    cure = ("--score", "f1", "--margin", "0.1", "--column", "part=kind")
+    code, out, err = shell("plan", *scores, *cure)
+    assert code == 0 and "The largest need of 2 comparisons" in out, out + err
+
+
+def test_seeds_are_not_tested_until_decided_and_the_refusal_leads_to_a_plan(tmp_path):
+    tables = []
+    for name, shift in (("a", 0), ("b", 0.01)):
+        rows = [f"{seed},{2 + seed % 4 / 50 + shift * (seed % 3)}" for seed in range(8)]
+        tables.append(tmp_path / f"{name}.csv")
+        tables[-1].write_text("\n".join(["seed,loss", *rows]) + "\n")
+    metric = ("--metric", "loss", "--better", "loss=lower")
+    code, _, err = shell("compare", *tables, *metric, "--until-decided")
+    assert code == 2 and "a test after each new seed would find changes by chance" in err, err
+    assert "Plan their number first: invar-nb plan" in err
+    assert shell("plan", *tables, *metric, "--margin", "1%")[0] == 0
+
+
 def test_a_plan_takes_two_models_as_compare_does(tmp_path):
     "It took frames of runs and of losses only: arrays and tables of scores need `score`."
     pandas = pytest.importorskip("pandas")

@@ -1353,7 +1353,7 @@ def test_terminal_json_junit_and_pages_say_one_word_of_a_row(kind):
             for d in (0.0, shift[kind])
         ]
         arms = dict(zip(("baseline", "new"), map(pd.DataFrame, seeds), strict=True))
-        made = report_of(study(arms, Rules(metrics="loss", margin={"loss": 0.0055})))
+        made = report_of(study(arms, Rules(metrics="loss", margin={"loss": "0.55%"})))
     else:
         made = report_of(MADE[kind]())
     document, pages = made.content, render(made)

@@ -41,7 +41,7 @@ from invar_nb.comparison.family import (
 )
 from ..comparison.headline import model_name
 from ..comparison.ranking import MOST_PAIRWISE
-from ..comparison.rows import BASELINE, CONTROL
+from ..comparison.rows import BASELINE, CONTROL, POOLED
 from ..comparison.rules import Rules
 from invar_nb.comparison.units import (
     FEWEST,
@@ -1064,19 +1064,44 @@ def best_line(
     document: Document,
     most: int | None = MOST_NAMED,  # names that are written; None: all
 ) -> str:
-    """'May be the best: q8, q6.' of a ranking of which not all may be; '' of others.
+    """'May be the best: q8, q6.', of several texts of each; '' where that is not known.
 
     The candidates that no other one is shown to be better than, as report.html marks them.
+    Where texts are pooled, the pooled change decides, and only its candidates are named.
     """
-    if len(document.rankings) != 1 or not document.rankings[0].may_be_best:
+    rankings = [ranking for ranking in document.rankings if ranking.may_be_best]
+    pooled = [ranking for ranking in rankings if ranking.part == POOLED]
+    if pooled:
+        return f"May be the best over all: {_best_of(document, pooled[0], most)}."
+    if not rankings:
         return ""
-    ranking = document.rankings[0]
+    if len(document.rankings) > 1:
+        return _best_line_of_parts(document, rankings, most)
+    return f"May be the best: {_best_of(document, rankings[0], most)}."
+
+
+def _best_line_of_parts(
+    document: Document, rankings: Sequence[RankingSection], most: int | None
+) -> str:
+    "The candidates that may be the best of each part, of many parts those of the first ones."
+    clauses = [
+        f"on {ranking.part} {_best_of(document, ranking, most)}"
+        for ranking in rankings[:MOST_NAMED]
+    ]
+    line = f"May be the best, judged on each by itself: {'; '.join(clauses)}."
+    if len(rankings) > MOST_NAMED:
+        line += f" The report says it of {len(rankings) - MOST_NAMED} more."
+    return line
+
+
+def _best_of(document: Document, ranking: RankingSection, most: int | None) -> str:
+    "The candidates of a ranking that may be the best: 'q8, q6', or 'any of the 4'."
     names = best_names(document, ranking)
     if len(names) == len(ranking.may_be_best):
-        return f"May be the best: any of the {len(names)}."
-    if most is None or len(names) <= most:
-        return f"May be the best: {', '.join(names)}."
-    return f"May be the best: {', '.join(names[:most])} and {len(names) - most} more."
+        return f"any of the {len(names)}"
+    if most is None:
+        return ", ".join(names)
+    return _first_names(names, most)
 
 
 def next_note(document: Document, *, in_shell: bool = True) -> Note:

@@ -157,6 +157,15 @@ def check_models(comparison: Comparison) -> None:
     "Raise UsageError for options that need all models on this machine, where some are not."
     if comparison.are_local:
         return
+    if comparison.job.asked.until_decided and {*comparison.kinds.values()} == {"runs"}:
+        usage(
+            "--until-decided needs a text, of which it scores more until the result is clear; "
+            "seeds are not drawn from one, and a test after each new seed would find changes "
+            "by chance more often than its level says",
+            "runs over seeds",
+            "Plan their number first: invar-nb plan with the same tables, --metric and "
+            "--margin; run that many seeds, and compare once",
+        )
     options = []
     if comparison.has_questions and not comparison.answers_beside:
         options.append("--questions")

@@ -216,6 +216,12 @@ def _no_option(error: Any) -> str:  # click's NoSuchOption
             "answer MODEL questions.jsonl --out NAME.jsonl, then: invar-nb plan a.jsonl "
             "b.jsonl."
         )
+    if key == "by" and command == "plan":
+        return (
+            "plan has no option --by: it plans for all examples. Of tables of losses or "
+            "scores --column part=NAME plans each value of a column by itself; of answers "
+            "write the rows of each value to files of their own, and plan for these."
+        )
     instead = _key_instead(key)
     if instead:
         return f"there is no option {name}. {instead}"

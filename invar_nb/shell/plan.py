@@ -468,6 +468,7 @@ def plan_files(
         return Plans.of_one(plan_comparison(planning.sd, goal=goal, gate=planning.gate))
     if len(arguments) == 1:
         check_perplexity(planning)
+    _check_one_agreed(planning, job)
     arms = _arms_of(arguments, kinds, planning, job)
     if "runs" in kinds.values():
         _check_metric_of_runs(arguments, planning, job, arms)
@@ -476,6 +477,19 @@ def plan_files(
     parts = dict.fromkeys(part for _, part in arms)
     keys = [*product(names, parts)]
     return _plan_each(arms, keys, planning, job)
+
+
+def _check_one_agreed(planning: Planning, job: Job) -> None:
+    "Raise UsageError for a study file with several metrics, of which the first would count."
+    agreed = job.asked.metric or ()
+    if planning.metric or len(agreed) < 2:
+        return
+    usage(
+        "a plan is for one metric, whose unit its margin has",
+        f"{', '.join(agreed)} of the study file",
+        f"Add one, such as --metric {shlex.quote(agreed[0])}, and plan for each by itself: "
+        "the largest plan is enough for all",
+    )
 
 
 def _check_one_score(arms: Iterable[Arm], planning: Planning) -> None:
