@@ -141,6 +141,7 @@ from .readers.llama_cpp import (
 from .readers.lm_eval import read_lm_eval as read_lm_eval
 from .readers.named_columns import read_plain as read_plain
 from .report.answer import result_html as result_html
+from .report.card import verify_card as verify_card
 from .report.plan import Plan as Plan
 from .report.plan import plan_comparison as plan_comparison
 from .report.report import Report as Report

@@ -271,7 +271,7 @@ def test_a_baseline_has_the_digits_that_any_candidate_needs():
 
 
 def test_what_a_star_means_is_said_of_every_row():
-    d = report_of(compare(answers(60), margin=0.05)).document()
+    d = report_of(compare(answers(60), margin=0.05, by="language")).document()
     assert "*" not in summary(d)
     next(row for row in d["rows"] if row["role"] == "rest" and row["claim"] == "regressed")[
         "alone"
@@ -757,7 +757,8 @@ def test_a_divergence_is_a_row_or_a_column_of_the_answer():
 
     def shown(result):
         table = answer_table(report_of(result).content)
-        return [head for head in table.heads if head in ("KL", "flips, %")]
+        heads = [head.removesuffix(" (95 % CI)") for head in table.heads]
+        return [head for head in heads if head in ("KL", "flips, %")]
 
     both = with_divergence()
     kl = compare(both)["kl_divergence"].value.delta
@@ -776,6 +777,38 @@ def test_a_divergence_is_a_row_or_a_column_of_the_answer():
     assert shown(study(several, margin=limit)) == ["KL", "flips, %"]
     assert "q4: KL " in str(study(several, margin=limit))
     assert shown(study({**several, "q8": both.candidate}, margin=limit)) == ["flips, %"]
+
+
+@pytest.mark.parametrize("n_candidates", [1, 2])
+@pytest.mark.parametrize("parts", [("",), ("wiki", "code")])
+def test_a_terminal_shows_the_intervals_of_divergence_and_flips(n_candidates, parts):
+    "A terminal showed KL and flips without intervals, which the report had."
+    both = with_divergence()
+    names = [f"q{k}" for k in range(n_candidates)]
+    arms = {("baseline", part): both.baseline for part in parts} | {
+        (name, part): both.candidate for name in names for part in parts
+    }
+    document = report_of(study(arms)).content
+    heads = r"KL \(95 % CI\) +flips, % \(95 % CI\)"
+    number = r"\d\S* \(\S+ to \S+\)"
+    both_intervals = rf"{number} +{number}$"
+    wide = summary(document, width=120)
+    assert re.search(rf"change, % \(95 % CI\) +{heads} +claim", wide), wide
+    for width in (80, 60):
+        text = summary(document, width=width)
+        table, below = text.split("\n\n")[1:3]
+        assert "KL" not in table and "claim" in table, text
+        head, *lines = below.split("\n")
+        assert re.search(f"{heads}$", head), text
+        assert max(map(len, [*table.split("\n"), *below.split("\n")])) <= width
+        rows = [line for line in lines if re.search(both_intervals, line)]
+        assert len(rows) == n_candidates * len(parts), text
+        if len(parts) > 1:  # without the metric of the table above
+            assert not re.search("perplexity", below), text
+            assert all(re.search(rf"\b{part}\b", below) for part in parts), text
+    assert (
+        re.search(heads.replace(" +", r" \| "), summary_markdown(document)) or len(parts) > 1
+    )
 
 
 @pytest.mark.parametrize("n_clusters, each", [(60, ""), (30, "2"), (13, "4.62")])
@@ -819,9 +852,14 @@ def test_slices_that_were_asked_for_are_shown():
     values = {*answers().slices[column]}
     assert (
         len(values) > 1
-        and all(f"{column} {value}" in asked for value in values)
-        and not any(f"{column} {value}" in usual for value in values)
+        and all(f"\n{column} {value}" in asked for value in values)
+        and not any(f"\n{column} {value}" in usual for value in values)
     )
+    said = "Slices by language are described, not judged, as nobody asked for them ("
+    assert (
+        f"{said}clearest loss: " in usual and usual.count("by=['language'] judges them.") == 1
+    )
+    assert said not in asked
 
 
 def test_a_loss_perhaps_within_the_margin_says_how_it_passes():

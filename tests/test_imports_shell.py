@@ -1,6 +1,7 @@
 "Files of other tools, folders of tasks and questions through the command, as a user types it."
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -692,3 +693,84 @@ def test_a_card_names_the_file_of_the_text_where_nothing_else_names_the_data(she
         assert [result["dataset"]["name"] for result in index] == names and str(
             tmp_path
         ) not in (tmp_path / "k" / "report.json").read_text()
+
+
+def _card_beside_its_report(shell, tmp_path):
+    "A folder `k` with a report of two candidates, and the text of the card of int8."
+    pytest.importorskip("huggingface_hub")
+    both = with_divergence()
+    base, candidate = both.baseline, both.candidate
+    worse = candidate.changed(log_loss=candidate.log_loss + 0.02)
+    arms = {("baseline", ""): base, ("int8", ""): candidate, ("int4", ""): worse}
+    study(arms).report().save(tmp_path / "k")
+    return shell("card", "k", "--candidate", "int8", out=None)[1]
+
+
+@pytest.mark.parametrize("form", ["card.yaml", "front.md", "fenced.md", "results.yaml"])
+def test_the_numbers_of_a_card_are_compared_with_those_of_its_report(shell, tmp_path, form):
+    "`verify card.yaml` said that a card is no report."
+    text = _card_beside_its_report(shell, tmp_path)
+    words = ("card", "k", "--candidate", "int8", "--results", "--dataset", "org/x")
+    results = shell(*words, out=None)[1]
+    assert "baseline None" not in results
+    texts = {
+        "card.yaml": text,
+        "front.md": f"---\nlicense: mit\n{text}---\n# A model\n",
+        "fenced.md": f"# A model\n\n```yaml\n{text}```\n",
+        "results.yaml": results,
+    }
+    card = tmp_path / form
+    card.write_text(texts[form])
+    code, out, err = shell("verify", form, out=None)
+    assert code == 0 and "Verified: " in out and "int8" in out.splitlines()[0], out + err
+    facts = json.loads(shell("verify", form, "--json", out=None)[1])
+    assert facts["verified"] and [*facts["reports"].values()] == ["int8"]
+
+    value = re.search(r"value: (\d+\.\d+)", texts[form])[1]
+    digit = "1" if value[-1] != "1" else "2"
+    card.write_text(texts[form].replace(value, value[:-1] + digit))
+    code, _, err = shell("verify", form, out=None)
+    line = " ".join(err.split())
+    assert code == 3 and f"value {value[:-1] + digit}, which is {value} in the report" in line
+    card.write_text(
+        texts[form]
+        .replace("claim equiv", "claim improv")
+        .replace("claim: equiv", "claim: improv")
+    )
+    assert "claim improvalent within 2 %, which is" in " ".join(
+        shell("verify", form, out=None)[2].split()
+    )
+
+
+def test_a_card_needs_the_report_that_it_names(shell, tmp_path):
+    "Beside it or given; a card without one and a second argument of a report are refused."
+    text = _card_beside_its_report(shell, tmp_path)
+    (tmp_path / "away").mkdir()
+    away = tmp_path / "away/card.yaml"
+    away.write_text(text)
+    code, _, err = shell("verify", away, out=None)
+    assert code == 2 and "got no report. Name its report: invar-nb verify" in " ".join(
+        err.split()
+    )
+    assert shell("verify", away, "k", out=None)[0] == 0
+    assert shell("verify", away, "k/report.json", out=None)[0] == 0
+    other = re.sub("sha256:[0-9a-f]{64}$", f"sha256:{'0' * 64}", text, flags=re.M)
+    away.write_text(other)
+    assert shell("verify", away, "k", out=None)[0] == 2
+    # a number of another source, and a model with a name of its own
+    extra = "    - type: acc\n      value: 0.5\n    - type: perplexity"
+    renamed = text.replace("name: int8", "name: my-model")
+    away.write_text(renamed.replace("    - type: perplexity", extra, 1))
+    code, out, err = shell("verify", away, "k", out=None)
+    assert code == 0 and "1 metric without a report" in out and "of int8" in out, out + err
+    for name, content in (("no.md", "# hi\n"), ("no.yaml", "a: 1\n"), ("list.yml", "[1, {}]")):
+        (tmp_path / name).write_text(content)
+        code, _, err = shell("verify", name, out=None)
+        assert code == 2 and "a card must have numbers that name their report" in " ".join(
+            err.split()
+        )
+    (tmp_path / "bad.yaml").write_text("a: [\n")
+    code, _, err = shell("verify", "bad.yaml", out=None)
+    assert code == 3 and "must be YAML" in err
+    code, _, err = shell("verify", "k", "k", out=None)
+    assert code == 2 and "only a card has a second argument" in " ".join(err.split())

@@ -290,15 +290,98 @@ def test_a_field_of_questions_is_their_cluster(tmp_path):
     assert code == 2 and "--column id= works only with files of other tools" in err, err
 
 
-def test_all_missing_columns_are_named_with_a_row_that_has_them(tmp_path):
+def test_all_missing_columns_are_named_with_rows_that_have_them(tmp_path):
     path = tmp_path / "pairs.jsonl"
-    row = {"id": "a", "good": "Who left?", "bad": "Left who?"}
+    row = {"id": "a", "text": "Who left?"}
     path.write_text(json.dumps(row) + "\n")
     with pytest.raises(
         ContractError, match="columns 'prompt', 'candidates', 'label'"
     ) as caught:
         read_examples(path)
-    assert "the good one first" in caught.value.cure
-    example = re.search(r"\{.*?\}", caught.value.cure)[0]
-    path.write_text(example + "\n")
-    assert read_examples(path).answers == (0,)
+    for example in re.findall(r"\{.*?\}", caught.value.cure):
+        path.write_text(example + "\n")
+        assert read_examples(path).answers == (0,)
+
+
+def minimal_pairs(n=48, uid=True):
+    "Minimal pairs as BLiMP has them; the number of a pair counts within its kind."
+    rows = [
+        {"sentence_good": f"{i} is.", "sentence_bad": f"{i} are.", "pairID": str(i % 4)}
+        for i in range(n)
+    ]
+    if uid:
+        rows = [row | {"UID": f"k{i // 4}", "field": "syntax"} for i, row in enumerate(rows)]
+    return rows
+
+
+def write_rows(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_minimal_pairs_are_questions_as_they_are(tmp_path):
+    "BLiMP had to be converted: prompt and rests, which no recipe for pairs has."
+    pairs = read_examples(write_rows(tmp_path / "blimp.jsonl", minimal_pairs()))
+    assert pairs.candidates[5] == ("5 is.", "5 are.") and {*pairs.answers} == {0}
+    assert {*pairs.prompts} == {""} and pairs.ids[5] == "k1-1"
+    assert pairs.cluster == "UID" and pairs.columns["cluster"][5] == "k1"
+    assert pairs.columns["field"][0] == "syntax" and "sentence_good" not in pairs.columns
+    # another cluster, ids and columns of another form, no kinds
+    by_field = read_examples(tmp_path / "blimp.jsonl", "field")
+    assert {*by_field.columns["cluster"]} == {"syntax"} and by_field.cluster == "field"
+    row = {"id": "x", "good": "I am.", "bad": "I is.", "kind": "agreement"}
+    short = read_examples(write_rows(tmp_path / "short.jsonl", [row]))
+    assert short.ids == ("x",) and short.columns["cluster"] == ("agreement",)
+    plain = [{"good": "I am.", "bad": "I is."}, {"good": "We are.", "bad": "We is."}]
+    numbered = read_examples(write_rows(tmp_path / "plain.jsonl", plain))
+    assert numbered.ids == ("0", "1") and numbered.cluster == ""
+    for wrong, words in (
+        ({"good": "I am.", "bad": "I am."}, "none twice"),
+        ({"good": "I am.", "bad": ""}, "candidates must be"),
+        ({"good": "I am.", "bad": 3}, "candidates must be"),
+        ({"id": "x", "good": "I am.", "bad": "I is."}, "an id of its own"),
+    ):
+        path = write_rows(tmp_path / "wrong.jsonl", [row, {"id": "y"} | wrong])
+        with pytest.raises(ContractError, match=words):
+            read_examples(path)
+
+
+def test_a_folder_of_minimal_pairs_has_a_file_for_each_kind(tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for k in range(3):
+        rows = minimal_pairs(4, uid=False)
+        write_rows(folder / f"kind{k}.jsonl", rows)
+    pairs = read_examples(folder)
+    assert len(pairs) == 12 and pairs.ids[4] == "kind1-0" and pairs.cluster == "file"
+    assert pairs.columns["cluster"][4] == "kind1"
+    write_rows(folder / "zz.jsonl", [ROWS[0]])
+    with pytest.raises(ContractError, match="3 of 4 files with pairs"):
+        read_examples(folder)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(ContractError, match="0 of 0 files"):
+        read_examples(empty)
+
+
+def test_minimal_pairs_are_compared_over_their_kinds(tmp_path):
+    "The likelihood of whole sentences needs a token before them."
+    root = save(gpt2(257), tmp_path / "base")
+    save(llama(257, tied=True), tmp_path / "new")
+    path = write_rows(tmp_path / "blimp.jsonl", minimal_pairs())
+    line = ["compare", root, tmp_path / "new", "--questions", path, "--out", tmp_path / "r"]
+    code, out, err = shell(*line, "--set", "bos=none")
+    assert code == 3 and "a prompt must give the model a token to start from" in err, err
+    code, out, err = shell(*line, "--set", "bos=add")
+    assert code in (0, 1) and "Intervals over 12 clusters" in out, (out, err)
+    said = " ".join(err.split())
+    assert (
+        "48 pairs of sentences, sentence_good against sentence_bad; 12 clusters by UID" in said
+    )
+    model = load_model(root)
+    answers = answer_examples(model, read_examples(path), bos="add")
+    plan, _ = plan_candidates(model, read_examples(path), bos="add")
+    losses = score_plan(model, plan)
+    totals = (losses.log_loss * losses.tokens).reshape(-1, 2)  # of whole sentences
+    assert losses.tokens[:2].tolist() == [len("0 is."), len("0 are.")]
+    assert answers.correct.tolist() == (totals[:, 0] <= totals[:, 1]).tolist()

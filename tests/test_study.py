@@ -111,9 +111,9 @@ SHAPES = {  # claim, exit code, rows by role
     "passages": ("regressed", 1, {"lead": 1, "rest": 2}),
     "control": ("equivalent", 0, {"lead": 1, "rest": 5, "control": 1}),
     "looks": ("equivalent", 0, {"lead": 1}),
-    "answers": ("regressed", 1, {"lead": 1, "rest": 5}),
+    "answers": ("regressed", 1, {"lead": 1, "rest": 1, "described": 4}),
     "scores": ("equivalent", 0, {"lead": 1}),
-    "shares": ("improved", 0, {"lead": 1, "rest": 2}),
+    "shares": ("improved", 0, {"lead": 1, "described": 2}),
     "translations": ("regressed", 1, {"lead": 1}),
     "candidates": ("equivalent", 0, {"lead": 2, "contrast": 1}),
     "tasks": ("regressed", 1, {"lead": 2}),
@@ -145,7 +145,7 @@ def holm_of(rows, question="change"):
 
 def test_what_decides_is_judged_by_its_own_shape_and_all_the_rest_is_one_family():
     parts = {"text": losses(0.03, n=60), "quiz": answers(30, n=60), "marks": marks()}
-    joint = study(arms_of(parts), Rules(deciding="text"))
+    joint = study(arms_of(parts), Rules(deciding="text", by="language"))
     lead, alone = joint.leading[0], compare(parts["text"])
     assert (
         joint.leading == [lead]
@@ -173,11 +173,44 @@ def test_slices_are_one_family(effect, margin, claim):
         pair(*(scores(x, slices={"language": language}) for x in (old, new))),
         metrics=[MARK],
         margin=margin,
+        by="language",
     ).select(role="rest")
     np.testing.assert_allclose([row.adjusted_p for row in rows], holm_of(rows), rtol=1e-12)
     assert {row.key.slice: row.claim for row in rows}["language fr"] == claim and all(
         row.claim != "regressed" for row in rows if row.key.slice != "language fr"
     )
+
+
+def test_slices_that_nobody_asked_for_are_described():
+    "They have no claim, are in no family and make no exit code; what asks for one judges it."
+    rng, language = np.random.default_rng(11), np.array(["en", "fr"])[np.arange(200) % 2]
+    old = rng.normal(0.5, 0.1, 200)
+    new = old + rng.normal(0, 0.02, 200) + np.where(language == "fr", -0.05, 0.05)
+    both = pair(*(scores(x, slices={"language": language}) for x in (old, new)))
+    alone, asked = (
+        compare(both, metrics=[MARK], margin=0.05, by=by) for by in (None, "language")
+    )
+    described = alone.select(role="described")
+    assert {row.key.slice for row in described} == {"language en", "language fr"}
+    assert {(row.claim, row.adjusted_p, row.word) for row in described} == {
+        (None, None, "described")
+    }
+    assert [document_of(made)["exit"]["code"] for made in (alone, asked)] == [0, 1]
+    assert document_of(alone)["described_by"] == ["language"] and not asked.select(
+        role="described"
+    )
+    for asking in (
+        {"required": "slices"},
+        {"required": "all"},
+        {"accepted": [{**ACCEPTED, "slice": "language fr"}]},
+    ):
+        made = compare(both, metrics=[MARK], margin=0.05, **asking)
+        judged = {row.key.slice: row.claim for row in made.select(role="rest")}
+        assert judged["language fr"] == "regressed"
+        assert len(judged) == (1 if "accepted" in asking else 2)
+
+
+ACCEPTED = {"up_to": 0.9, "reason": "known", "expires": "2099-12-31"}
 
 
 def test_candidates_hold_together_and_equal_ones_are_one():
@@ -407,6 +440,7 @@ def test_slices_at_the_margin_are_rarely_called_equivalent():
                 pair(*(scores(x, slices={"part": names}) for x in (old, new))),
                 metrics=[MARK],
                 margin=margin,
+                by="part",
             ).select(role="rest")
             if shift:
                 wrong += any(row.claim == "equivalent" for row in rows)

@@ -197,9 +197,8 @@ class Rules(Settings):
         default=None,
         metadata=read_by("runs", "looks"),
     )
-    by: tuple[str, ...] | None = field(  # columns to slice by; None: the usual ones
-        default=None, metadata=read_by("levels of one arm")
-    )
+    # columns to slice by; None: the usual ones, whose slices are described and not judged
+    by: tuple[str, ...] | None = field(default=None, metadata=read_by("levels of one arm"))
     deciding: tuple[str, ...] = field(  # parts or candidates that decide; (): all
         default=(), metadata=read_by("looks")
     )
@@ -270,6 +269,16 @@ class Rules(Settings):
         if is_bootstrap and self.units == "auto" and kind == "losses":
             return "windows"
         return self.units
+
+    def judges_slice(self, name: str) -> bool:
+        """Whether a slice, such as "kind math", was asked for, so that it is judged.
+
+        Slices that nobody asked for are described: they would make the family larger, and
+        their regressions would make the exit code.
+        """
+        if self.by is not None or self.required in ("slices", "all"):
+            return True
+        return any(loss.slice == name for loss in self.accepted)
 
     def to_dict(self) -> dict:
         "The rules that differ from their defaults, as plain JSON values."

@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['NUMBER', 'WIDTH', 'LEAST_NAME', 'LEAST_NOTE', 'MOST_REQUIRED', 'MOST_BYTES', 'BADGE', 'TONES', 'MOST_ROWS', 'padded',
            'align', 'TextColumn', 'change_texts', 'cell_texts', 'text_columns', 'room_for_names', 'fitting_columns',
-           'wrapped_notes', 'line_of', 'has_content', 'text_table', 'wrapped', 'closing_lines', 'says_exit_last',
-           'summary', 'cut', 'exit_lines', 'summary_paragraphs', 'summary_latex', 'summary_markdown', 'badge_message',
-           'badge_colour', 'badge', 'result_picture', 'result_html']
+           'wrapped_notes', 'line_of', 'has_content', 'text_table', 'answer_tables', 'wrapped', 'closing_lines',
+           'says_exit_last', 'summary', 'cut', 'exit_lines', 'summary_paragraphs', 'summary_latex', 'summary_markdown',
+           'badge_message', 'badge_colour', 'badge', 'result_picture', 'result_html']
 
 # %% ../../nbs/report/11_answer.ipynb #ans02
 import re
@@ -34,18 +34,22 @@ from invar_nb.report.figures import (
 from .pictures import interval_picture
 from .shown import ShownChange, short_names
 from invar_nb.report.tables import (
+    WIDEST,
     Cell,
     Column,
+    MetricColumn,
     Table,
     answer_rows,
     answer_table,
     compact_table,
+    distances_table,
 )
 from invar_nb.report.wording import (
     accept_sentence,
     best_line,
     blind_line,
     deciding_candidates,
+    described_sentence,
     exit_is_told,
     exit_sentence,
     gate_line,
@@ -213,6 +217,24 @@ def text_table(table: Table, width: int = WIDTH) -> list[str]:
             lines += [indent + text for text in note[1:]]
     return lines
 
+
+def answer_tables(document: Document, width: int) -> list[Table]:
+    """The table of the answer, or two of at most this width, where one would be wider.
+
+    The second has KL divergence and flips with their intervals.
+    """
+    table = answer_table(document)
+    of_distances = [
+        k for k, column in enumerate(table.columns) if isinstance(column, MetricColumn)
+    ]
+    columns = text_columns(table)
+    is_wide = room_for_names(columns, width) < min(columns[0].width, WIDEST)
+    have_intervals = any(table.columns[k].kind == "change" for k in of_distances)
+    if not (is_wide and have_intervals):
+        return [table]
+    others = [k for k in range(len(table.columns)) if k not in of_distances]
+    return [table.only(others), distances_table(document)]
+
 # %% ../../nbs/report/11_answer.ipynb #ans19bn
 def wrapped(line: str, width: int) -> str:
     "A sentence broken into lines of `width` columns; a number and its unit stay together."
@@ -233,6 +255,7 @@ def closing_lines(document: Document, *, in_shell: bool) -> list[str]:
     lines = [
         best_line(document),
         rests_line(document, answer_rows(document)),
+        described_sentence(document, in_shell=in_shell),
         gate_line(document),
         blind_line(document),
     ]
@@ -260,7 +283,7 @@ def summary(
     *,
     in_shell: bool = True,  # name the options of the command
 ) -> str:
-    "The answer as text: a sentence, a table and at most five lines."
+    "The answer as text: a sentence, a table or two and at most five lines."
 
     def fold(line: str) -> str:
         text = visible(line)
@@ -271,11 +294,11 @@ def summary(
     lines = [fold(heading_of(document).line)]
     if ignored := ignored_line(document):
         lines.append(fold(ignored))
-    table = answer_table(document)
-    if table.lines:
+    tables = [table for table in answer_tables(document, width or WIDTH) if table.lines]
+    for table in tables:
         lines += ["", *text_table(table, width or WIDTH)]
     closing = closing_lines(document, in_shell=in_shell)
-    if table.lines and closing:
+    if tables and closing:
         lines.append("")
     return "\n".join([*lines, *map(fold, closing)])
 
@@ -309,6 +332,7 @@ def summary_paragraphs(document: Document) -> list[str]:
         best_line(document, most=None),
         ignored_line(document),
         rests_line(document, answer_rows(document)),
+        described_sentence(document),
         kernels_sentence(document),
         gate_line(document),
         blind_line(document),

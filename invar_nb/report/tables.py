@@ -7,9 +7,10 @@ __all__ = ['Cell', 'WIDEST', 'ANSWER_COLUMNS', 'BESIDE', 'MOST_BEST', 'TITLE', '
            'SHARED_BINS', 'UNSEEN_KINDS', 'FIELLER', 'NOT_OF_ORIGIN', 'LOOK_HEADS', 'Column', 'RowColumn', 'Line',
            'Table', 'rows_table', 'facts_table', 'AnswerLine', 'MetricColumn', 'answer_columns', 'change_line',
            'title_line', 'Entry', 'named_lines', 'level_line', 'slice_lines', 'levels_lines', 'metrics_in_columns',
-           'beside_cells', 'distance_text', 'lead_lines', 'titled', 'ranked_lines', 'label_in_answer', 'deciding_lines',
-           'other_lines', 'answer_lines', 'answer_rows', 'levels_text', 'change_head', 'with_units', 'rank_of_line',
-           'best_rows', 'answer_table', 'matrix_cell', 'candidates_by_size', 'matrix_columns', 'matrix_ranks', 'matrix',
+           'shown_distance', 'beside_cells', 'lead_lines', 'titled', 'ranked_lines', 'label_in_answer',
+           'deciding_lines', 'other_lines', 'answer_lines', 'answer_rows', 'levels_text', 'change_head',
+           'distance_columns', 'with_units', 'rank_of_line', 'best_rows', 'answer_table', 'distance_lines',
+           'distances_table', 'matrix_cell', 'candidates_by_size', 'matrix_columns', 'matrix_ranks', 'matrix',
            'compact_table', 'changes_table', 'noise_table', 'Group', 'row_groups', 'best_text', 'distances_of',
            'ranking_columns', 'ranking_table', 'level_cell', 'part_levels_table', 'slice_levels_table',
            'arms_levels_table', 'level_tables', 'method_text', 'rests_facts', 'blind_spot_sentence',
@@ -134,9 +135,14 @@ class Table:
     def dense(self, nothing: Sequence[Cell] = (None, "-", "")) -> "Table":
         "The table without the columns whose cells are all empty, one of `nothing`."
         columns = range(len(self.columns))
-        used = [k for k in columns if any(row[k] not in nothing for row in self.rows)]
-        lines = [replace(line, cells=[line.cells[k] for k in used]) for line in self.lines]
-        return Table(columns=[self.columns[k] for k in used], lines=lines)
+        return self.only(
+            [k for k in columns if any(row[k] not in nothing for row in self.rows)]
+        )
+
+    def only(self, places: Sequence[int]) -> "Table":
+        "The table with the columns at these places."
+        lines = [replace(line, cells=[line.cells[k] for k in places]) for line in self.lines]
+        return Table(columns=[self.columns[k] for k in places], lines=lines)
 
     def first(self, most: int, where: str = "") -> "Table":
         """The table cut to `most` lines, the best and those of the smallest rank.
@@ -209,6 +215,7 @@ class AnswerLine:
     name: str
     row: RowSection | None = None  # the change that it shows; None: it shows none
     is_title: bool = False  # it only names the lines below it
+    topic: str = ""  # what a title names without the metric, for a table of other metrics
     cells: Mapping[str, Cell] = field(default_factory=dict)
 
     @property
@@ -395,27 +402,25 @@ def metrics_in_columns(document: Document) -> set[str]:
     return {row.value.metric for row in of_pairs if row.key not in shown_keys} & {*BESIDE}
 
 
-def beside_cells(document: Document) -> dict[tuple[str, str], dict[str, str]]:
+def shown_distance(value: ChangeSection) -> ShownChange:
+    "A distance between two models with its interval: '0.058 (0.040 to 0.11)'; shares in %."
+    scale = 100 if value.unit == "share" else 1
+    number = two_digits(scale * value.delta)
+    if not value.has_interval:
+        return ShownChange(number=number)
+    low, high = (two_digits(scale * end) for end in value.ci)
+    return ShownChange(number=number, low=low, high=high)
+
+
+def beside_cells(document: Document) -> dict[tuple[str, str], dict[str, ShownChange]]:
     "(candidate, part) -> column -> the metric that this column shows beside a change."
-    cells: dict[tuple[str, str], dict[str, str]] = {}
+    cells: dict[tuple[str, str], dict[str, ShownChange]] = {}
     metrics = metrics_in_columns(document)
     for row in document.of_role("rest"):
         if row.value.metric in metrics and not row.key.slice:
-            column = BESIDE[row.value.metric]
-            scale = 100 if row.value.unit == "share" else 1
             of_pair = cells.setdefault((row.key.candidate, row.key.part), {})
-            of_pair[column] = two_digits(scale * row.value.delta)
+            of_pair[BESIDE[row.value.metric]] = shown_distance(row.value)
     return cells
-
-
-def distance_text(value: ChangeSection) -> str:
-    "A distance between two models with its interval: '0.058 (0.040 to 0.11)'; shares in %."
-    scale = 100 if value.unit == "share" else 1
-    text = two_digits(scale * value.delta)
-    if not value.has_interval:
-        return text
-    low, high = (two_digits(scale * end) for end in value.ci)
-    return f"{text} ({low} to {high})"
 
 
 def lead_lines(document: Document) -> dict[tuple[str, str], AnswerLine]:
@@ -450,7 +455,8 @@ def ranked_lines(
     leads = leads_of(document, ranking)
     indent = ""
     if len(document.rankings) > 1:
-        yield title_line(titled(ranking.part, next(iter(leads.values()))))
+        title = titled(ranking.part, next(iter(leads.values())))
+        yield replace(title_line(title), topic=ranking.part)
         indent = "  "
 
     def size_of(name: str) -> str:
@@ -546,6 +552,19 @@ def change_head(document: Document, lines: Sequence[AnswerLine]) -> str:
     return head
 
 
+def distance_columns(document: Document, lines: Sequence[AnswerLine]) -> dict[str, Column]:
+    "The columns of KL divergence and flips; their heads name the intervals, where they have."
+    columns = {}
+    for name in BESIDE.values():
+        column = ANSWER_COLUMNS[name]
+        cells = [line.cells[name] for line in lines if name in line.cells]
+        if any(cell.low for cell in cells):
+            head = f"{column.head} ({levels_text(document)} % CI)"
+            column = replace(column, head=head, kind="change")
+        columns[name] = column
+    return columns
+
+
 def with_units(lines: Sequence[AnswerLine]) -> list[AnswerLine]:
     "The lines; where all changes have one unit, without it, since the head names it."
     units = {line.change.unit for line in lines if line.row is not None}
@@ -602,6 +621,7 @@ def answer_table(document: Document) -> Table:
     if document.rankings:
         unit = document.rankings[0].size_unit
     columns = answer_columns(unit, change_head(document, lines))
+    columns |= distance_columns(document, lines)
     rows = []
     best = best_rows(document)
     for line in with_units(lines):
@@ -614,6 +634,24 @@ def answer_table(document: Document) -> Table:
             shown_line = replace(shown_line, second_rank=second_rank, is_best=is_best)
         rows.append(shown_line)
     return Table(columns=[*columns.values()], lines=rows).dense(nothing=("",))
+
+
+def distance_lines(document: Document) -> Iterator[Line]:
+    "The lines of `distances_table`: in their order those of the answer that have distances."
+    for line in deciding_lines(document):
+        distances = [line.cells.get(name, "") for name in BESIDE.values()]
+        if line.is_title:
+            yield Line(cells=[line.topic, *distances], is_title=True)
+        elif any(distances):
+            name = line.name if document.rankings else label_in_answer(document, line.row)
+            yield Line(cells=[name, *distances])
+
+
+def distances_table(document: Document) -> Table:
+    "KL divergence and flips with their intervals, where the answer is too narrow for them."
+    columns = distance_columns(document, [*deciding_lines(document)])
+    table = Table(columns=[Column(), *columns.values()], lines=[*distance_lines(document)])
+    return table.dense(nothing=("",))
 
 # %% ../../nbs/report/09_tables.ipynb #ans31
 def matrix_cell(row: RowSection | None) -> str:
@@ -788,7 +826,7 @@ def row_groups(document: Document) -> Iterator[Group]:
     other_rows = document.of_role("rest")
     yield Group(title="", rows=document.of_role("pooled", "lead"))
     yield Group(title="Other metrics", rows=[row for row in other_rows if not row.key.slice])
-    slices = [row for row in other_rows if row.key.slice]
+    slices = [row for row in (*other_rows, *document.of_role("described")) if row.key.slice]
     slices.sort(key=lambda row: row.value.metric != leads[0].value.metric)
     yield Group(title="Slices", rows=slices)
 
@@ -811,7 +849,7 @@ def distances_of(document: Document, part: str) -> dict[str, dict[str, str]]:
             continue
         column = ANSWER_COLUMNS[BESIDE[row.value.metric]]
         head = f"{column.head} ({confidence_text(row.value.level, 4)} % CI)"
-        texts.setdefault(head, {})[row.key.candidate] = distance_text(row.value)
+        texts.setdefault(head, {})[row.key.candidate] = str(shown_distance(row.value))
     return texts
 
 

@@ -125,11 +125,13 @@ def read_evidence(
 
 # %% ../../nbs/report/13_verify.ipynb #c010
 # fields of a row that follow from all rows that are judged with it
-FAMILY = ("adjusted", "alone", "claim")
+FAMILY = ("adjusted", "alone", "claim", "direction")
 ANSWER = (  # fields of a document that follow from all of its metrics
     "headline",
     "rationale",
     "claim",
+    "word",
+    "described_by",
     "exit",
     "conventions",
     "rules",
