@@ -29,12 +29,13 @@ from invar_nb import (
 )
 from invar_nb.report.answer import WIDTH, text_table
 from invar_nb.report.figures import interval_figure
-from invar_nb.report.report import render, report_of
+from invar_nb.report.report import SUMMARY_COLUMNS, render, report_of
 from invar_nb.report.shown import ShownChange, shown_change, shown_levels, two_digits
 from invar_nb.report.tables import Column, Line, Table, answer_columns, answer_table
 from invar_nb.report.wording import best_names, smallest_found
 from invar_nb.runs.evaluator import RunsArm
 from invar_nb.runs.runs import read_row
+from invar_nb.statistics.multiplicity import holm
 
 
 def grid(names, parts, n=24):
@@ -1142,3 +1143,37 @@ def test_a_long_note_of_a_picture_is_wrapped():
         for text in ("short", note)
     ]
     assert heights[1] == heights[0] + 16
+
+
+def test_a_table_for_a_paper_is_latex_that_compiles_and_a_frame_of_few_columns():
+    "Names with marks that LaTeX reads as commands are escaped; every line has all cells."
+    rng = np.random.default_rng(6)
+    before = 0.1 + 0.8 * rng.random(80)
+    names = ["q8_0 & 50 %", r"a\b{c}~^#$<|>"]
+    arms = {name: before - 0.05 + 0.01 * rng.random(80) for name in names}
+    done = study({"baseline": before, **arms}, score="f_1%", better="higher")
+    for result in (done, done.report()):
+        text = result.to_latex()
+        body = [line for line in text.splitlines() if not line.startswith("%")]
+        plain = re.sub(r"\\(text\w+\{\}|[&%$#_{}])|\$-\$", "", "\n".join(body[2:-2]))
+        assert not re.search(r"[%$#_{}~^<>|]", plain)
+        cells = [line.count(" & ") for line in plain.splitlines() if line.endswith(r"\\")]
+        assert len(set(cells)) == 1 and len(cells) == 4  # heads, baseline, two candidates
+        assert body[0] == rf"\begin{{tabular}}{{l{(cells[0] - 1) * 'r'}l}}"
+        assert [body[1], body[3], body[-2]] == [r"\toprule", r"\midrule", r"\bottomrule"]
+    assert r"q8\_0 \& 50 \%" in text and r"\textbackslash{}b\{c\}" in text
+    assert "$-$" in text
+    frame = done.summary_frame()
+    assert [*frame.columns] == [*SUMMARY_COLUMNS]
+    assert [*frame.model] == names and {*frame.metric} == {"f_1%"} and {*frame.unit} == {""}
+    row = frame.iloc[0]
+    assert row.after - row.before == pytest.approx(row.change)
+    assert row.low < row.change < row.high
+
+
+def test_adjusted_p_of_a_frame_follows_from_its_family_p():
+    "From `p_value`, that of the row's own test, it could not be computed."
+    frame = compare(answers(), by=["language"]).to_frame()
+    rest = frame[frame.adjusted_p.notna() & frame.family_p.notna()]
+    assert len(rest) > 1
+    np.testing.assert_allclose(rest.adjusted_p, holm(rest.family_p), rtol=1e-12)

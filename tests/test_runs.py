@@ -1693,11 +1693,14 @@ def test_rows_of_a_frame_are_chosen_as_those_of_a_file(tmp_path):
 
 
 def test_what_is_no_plan_and_no_study_is_told_what_is():
-    for wrong in ((1, 2), "seeds.csv", None):
+    for wrong in ((1, 2), None):
         with pytest.raises(
-            UsageError, match="source must be a Pair, the result of compare_runs"
+            UsageError,
+            match="source must be a baseline with a candidate, a Pair, the result of",
         ):
             plan_comparison(wrong)
+    with pytest.raises(UsageError, match="must exist"):
+        plan_comparison("seeds.csv")
     with pytest.raises(UsageError, match="arms must be a mapping; got tuple"):
         study((1, 2))
     row = study(recipes(), Rules(metrics=("loss",), better={"loss": "lower"})).leading[0]

@@ -274,6 +274,18 @@ class Table(Shown):
         "The result as Markdown for a comment, as in summary.md."
         return self.report().to_markdown()
 
+    def to_latex(self) -> str:
+        "The table of the answer in LaTeX, with the rules of the package booktabs."
+        return self.report().to_latex()
+
+    def summary_frame(self) -> object:
+        """What a paper's table needs, as a pandas DataFrame: a row a model, part and metric.
+
+        Its columns are model, part, metric, before, after, change, low, high, unit and claim.
+        `change`, `low` and `high` are in `unit`, as in the headline; `before` and `after` in
+        the unit of the metric. `to_frame` has all columns."""
+        return self.report().summary_frame()
+
     def _line(self) -> str:
         "The study in one line, for its display."
         return counted(len(self), "rows")

@@ -6,8 +6,8 @@
 __all__ = ['NUMBER', 'WIDTH', 'LEAST_NAME', 'LEAST_NOTE', 'MOST_REQUIRED', 'MOST_BYTES', 'BADGE', 'TONES', 'MOST_ROWS', 'padded',
            'align', 'TextColumn', 'change_texts', 'cell_texts', 'text_columns', 'room_for_names', 'fitting_columns',
            'wrapped_notes', 'line_of', 'has_content', 'text_table', 'answer_tables', 'wrapped', 'closing_lines',
-           'says_exit_last', 'summary', 'cut', 'exit_lines', 'summary_paragraphs', 'summary_markdown', 'badge_message',
-           'badge_colour', 'badge', 'result_picture', 'result_html']
+           'says_exit_last', 'summary', 'cut', 'exit_lines', 'summary_paragraphs', 'summary_latex', 'summary_markdown',
+           'badge_message', 'badge_colour', 'badge', 'result_picture', 'result_html']
 
 # %% ../../nbs/report/11_answer.ipynb #ans02
 import re
@@ -26,6 +26,7 @@ from .document import Document
 from invar_nb.report.figures import (
     environment,
     interval_figure,
+    latex_table,
     markdown,
     markdown_table,
     visible,
@@ -344,6 +345,15 @@ def summary_paragraphs(document: Document) -> list[str]:
         f"`{recipe}`",
         "Check, in the folder of this report: `invar-nb verify .`",
     ]
+
+
+def summary_latex(document: Document) -> str:
+    "The table of the answer for a paper: a tabular with the rules of booktabs, all its rows."
+    table = compact_table(document)
+    headline = " ".join(visible(heading_of(document).line).split())
+    if not table.lines:
+        return f"% {headline}\n"
+    return f"% {headline}\n% needs \\usepackage{{booktabs}}\n{latex_table(table)}\n"
 
 
 def summary_markdown(document: Document) -> str:

@@ -744,10 +744,22 @@ def card(
     return {"block": block}, Data(block.rstrip())
 
 # %% ../../nbs/shell/32_cli.ipynb #gatec
-@command("export invar-nb-report", "export invar-nb-report --examples")
+@command(
+    "export invar-nb-report",
+    "export invar-nb-report --examples",
+    "export invar-nb-report --to latex",
+)
 def export(
     report: _Report,
     output: Output,
+    to: Annotated[
+        Literal["junit", "latex"],
+        typer.Option(
+            "--to",
+            help="junit, which build servers read, or latex: the table of the answer for a "
+            "paper, with the rules of the package booktabs.",
+        ),
+    ] = "junit",
     examples: Annotated[
         bool,
         typer.Option(
@@ -756,9 +768,15 @@ def export(
         ),
     ] = False,
 ):
-    "Write a report as JUnit's XML, which build servers read, on stdout."
+    "Write a report as JUnit's XML, which build servers read, or as LaTeX, on stdout."
     if examples:
+        if to != "junit":
+            usage("--examples writes CSV", f"--to {to}", "Leave one of them out")
         text = _examples_of(report)
+    elif to == "latex":
+        from invar_nb.report.answer import summary_latex
+
+        text = summary_latex(read_document(report)).rstrip("\n")
     else:
         from invar_nb.report.junit import junit
 
