@@ -183,6 +183,7 @@ from .runs.runs import ExperimentSpec as ExperimentSpec
 from .runs.runs import read_runs as read_runs
 from .runs.runs import write_runs as write_runs
 from .shell.compare import compare_models as compare_models
+from .shell.compare import read_tasks as read_tasks
 from .shell.demo import (
     demo_model as demo_model,
 )

@@ -270,7 +270,7 @@ def test_a_baseline_has_the_digits_that_any_candidate_needs():
 
 
 def test_what_a_star_means_is_said_of_every_row():
-    d = report_of(compare(answers(60), margin=0.05)).document()
+    d = report_of(compare(answers(60), margin=0.05, by="language")).document()
     assert "*" not in summary(d)
     next(row for row in d["rows"] if row["role"] == "rest" and row["claim"] == "regressed")[
         "alone"
@@ -851,9 +851,14 @@ def test_slices_that_were_asked_for_are_shown():
     values = {*answers().slices[column]}
     assert (
         len(values) > 1
-        and all(f"{column} {value}" in asked for value in values)
-        and not any(f"{column} {value}" in usual for value in values)
+        and all(f"\n{column} {value}" in asked for value in values)
+        and not any(f"\n{column} {value}" in usual for value in values)
     )
+    said = "Slices by language are described, not judged, as nobody asked for them ("
+    assert (
+        f"{said}clearest loss: " in usual and usual.count("by=['language'] judges them.") == 1
+    )
+    assert said not in asked
 
 
 def test_a_loss_perhaps_within_the_margin_says_how_it_passes():

@@ -349,7 +349,8 @@ def test_a_change_of_calibration_goes_the_same_way_in_slices_families_and_files(
             ("baseline", ""): sharp(2, 1500, slices={"half": half}),
             ("cool", ""): sharp(1, 1500, slices={"half": half}),
             ("hot", ""): sharp(2.4, 1500, slices={"half": half}),
-        }
+        },
+        by="half",
     )
     rows = [row for row in done.rows if row.key.metric == "calibration" and row.role == "rest"]
     assert (

@@ -13,6 +13,7 @@ from test_shell import shell
 
 from invar_nb.arms.pair import pair_arrays
 from invar_nb.arms.pilot import Supply, choose_pilot, share_between, with_tails
+from invar_nb.comparison.study import compare
 from invar_nb.files.losses import read_losses, write_losses
 from invar_nb.foundations.refuse import ContractError, UsageError
 from invar_nb.models.demo_text import demo_documents
@@ -418,7 +419,7 @@ def test_a_promise_may_stand_beside_the_goal():
         plan_comparison(both, goal=Goal(margin=0.01, power=0.9)),
     ]
     assert len({str(plan) for plan in plans}) == 1
-    with pytest.raises(TypeError, match="marign"):
+    with pytest.raises(UsageError, match="Did you mean 'margin'"):
         plan_comparison(both, marign=0.01)
     printed = str(plan_comparison(both))
     names_fewer = (
@@ -585,3 +586,49 @@ def test_several_models_are_planned_from_one_pilot(models, monkeypatch):
     assert files == {"plan.json", "baseline.jsonl", "candidate.jsonl"}
     if plan := re.search(r"run: invar-nb (compare .*)", out):
         assert all(name in plan[1] for name in ("q8", "sub/q5", "tuned"))
+
+
+def test_a_plan_takes_two_models_as_compare_does(tmp_path):
+    "It took frames of runs and of losses only: arrays and tables of scores need `score`."
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(5)
+    before = rng.random(200)
+    after = np.clip(before + rng.normal(-0.01, 0.1, 200), 0, 1)
+    old = pandas.DataFrame({"id": range(200), "f1": before})
+    new = old.assign(f1=after)
+    files = [tmp_path / "old.csv", tmp_path / "new.csv"]
+    for frame, file in zip((old, new), files, strict=True):
+        frame.to_csv(file, index=False)
+    plans = [
+        plan_comparison(before, after, score="f1", margin=0.01),
+        plan_comparison(old.f1, new.f1, score="f1", metric="f1", margin="1%"),
+        plan_comparison(old, new, score="f1", id="id", margin=0.01),
+        plan_comparison(old, new, metric="f1", margin=0.01),
+        plan_comparison(*files, score="f1", id="id", margin=0.01),
+        plan_comparison(compare(before, after, score="f1"), metric="f1", margin=0.01),
+    ]
+    assert all(plan.needed == plans[0].needed for plan in plans)
+    with pytest.raises(UsageError, match="per cent|percentage"):
+        plan_comparison(
+            old, new.assign(f1=20 * after), score="f1", same_unit=True, margin="1%"
+        )
+
+
+def test_options_of_a_plan_that_mean_nothing_are_refused_with_what_to_write():
+    with pytest.raises(UsageError, match="about two tables, arrays or files"):
+        plan_comparison(0.05, score="f1")
+    with pytest.raises(UsageError, match="help.plan_comparison. and help.compare. list them"):
+        plan_comparison(0.05, zzz=1)
+    with pytest.raises(UsageError, match="of one model|correlation"):
+        plan_comparison(losses(0.0, n=60).baseline)
+
+
+def test_the_frame_of_a_plan_names_what_is_counted_and_what_is_effective():
+    "Examples and seeds stood under `windows`, and units were any."
+    both = pair_arrays(*np.random.default_rng(2).normal(3, 0.1, (2, 60)), np.full(60, 64))
+    columns = [*plan_comparison(both).to_frame().columns]
+    assert columns[:3] == ["windows", "units_eff", "tokens"]
+    scores = np.random.default_rng(2).random((2, 60))
+    plan = plan_comparison(*scores, score="f1")
+    assert [*plan.to_frame().columns][:2] == ["examples", "units_eff"]
+    assert [*plan.to_frame()["examples"]] == [row["windows"] for row in plan.rows]

@@ -15,7 +15,9 @@ import pytest
 
 import invar_nb
 from invar_nb.comparison.study import OF_TABLES
+from invar_nb.report.plan import plan_comparison
 from invar_nb.shell.compare import SCORING
+from invar_nb.statistics.planning import Goal
 
 PUBLIC = [
     name
@@ -94,6 +96,20 @@ def test_the_tab_key_offers_the_rules():
     completer = IPCompleter(namespace=names, use_jedi=False)
     assert "units=" in completer.complete(line_buffer="compare(both, un", cursor_pos=16)[1]
     assert "margin=" in completer.complete(line_buffer="study(both, mar", cursor_pos=15)[1]
+
+
+def test_help_lists_every_option_as_a_message_says():
+    for function in (invar_nb.compare, invar_nb.compare_models):
+        (rest,) = [
+            parameter
+            for parameter in inspect.signature(function).parameters.values()
+            if parameter.kind is parameter.VAR_KEYWORD
+        ]
+        (keys,) = get_args(rest.annotation)
+        words = {*re.findall(r"\w+", inspect.getdoc(function))}
+        assert keys.__annotations__.keys() <= words, function
+    words = {*re.findall(r"\w+", inspect.getdoc(plan_comparison))}
+    assert {field.name for field in dataclasses.fields(Goal)} <= words
 
 
 def test_tokens_are_no_units():
@@ -256,9 +272,47 @@ def test_the_examples_of_the_help_run():
     assert result["low"].claim == "regressed"
 
 
-def test_sums_in_the_place_of_means_are_answered_with_what_to_divide_by():
+@pytest.mark.parametrize("n_tokens", [16, 256, 2048])
+def test_sums_in_the_place_of_means_are_answered_with_what_to_divide_by(n_tokens):
+    "Also below 709 nats, where a sum has a perplexity that fits a number: nothing warned."
+    pandas = pytest.importorskip("pandas")
+    means = [2.7 + i / 100 for i in range(30)]
+    tokens = [n_tokens] * 30
+    before = [n_tokens * x for x in means]
+    after = [n_tokens * (x + 0.01) for x in means]
+    old = pandas.DataFrame({"log_loss": before, "tokens": tokens})
+    new = old.assign(log_loss=after)
+    arms = {"baseline": old, "q8": new}
+    ids = [*map(str, range(30))]
+    doors = [
+        lambda **kw: invar_nb.compare(invar_nb.pair_arrays(before, after, tokens, **kw)),
+        lambda **kw: invar_nb.compare(old, new, **kw),
+        lambda **kw: invar_nb.study(arms, **kw),
+        lambda **kw: invar_nb.compare(
+            *(
+                invar_nb.WindowLosses.from_arrays(ids, tokens, values, **kw)
+                for values in (before, after)
+            )
+        ),
+    ]
+    for door in doors:
+        with pytest.raises(invar_nb.ContractError, match="must be a mean in nats per token"):
+            door()
+        assert door(sums=True).row.delta == pytest.approx(0.01)
+    with pytest.raises(invar_nb.ContractError, match="must be a mean in nats per token"):
+        invar_nb.evaluate(old)
+
+
+def test_large_means_of_a_ruined_model_are_taken():
+    "2 bits cost 10 to 15 nats; a model that is confident and wrong more, if it is said so."
+    before, tokens = [3.0 + i / 100 for i in range(30)], [64] * 30
+    ruined = [15.0 + i / 90 for i in range(30)]
+    assert invar_nb.compare(invar_nb.pair_arrays(before, ruined, tokens)).row.delta > 11
+    wrong = [10 * x for x in before]
+    both = invar_nb.pair_arrays(before, wrong, tokens, sums=False)
+    assert invar_nb.compare(both).row.delta > 20
     sums = [700.0 + i for i in range(30)]
-    both = invar_nb.pair_arrays(sums, [x + 1 for x in sums], [256] * 30)
+    both = invar_nb.pair_arrays(sums, [x + 1 for x in sums], tokens, sums=False)
     with pytest.raises(invar_nb.ContractError, match=r"divide sums by tokens"):
         invar_nb.compare(both)
 

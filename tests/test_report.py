@@ -8,9 +8,11 @@ import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
+from xml.etree import ElementTree
 
 import msgspec
 import numpy as np
+import pandas as pd
 import pytest
 import typer
 from commands import shell
@@ -45,8 +47,10 @@ from invar_nb.report.figures import (
     ticks,
     visible,
 )
+from invar_nb.report.junit import judged_rows, junit
 from invar_nb.report.report import render, report_of
 from invar_nb.report.shown import claim_text
+from invar_nb.report.tables import answer_rows
 from invar_nb.report.verify import verify
 from invar_nb.shell.cli import app
 
@@ -179,14 +183,16 @@ SAID = Path(__file__).parent / "data/reports"
 
 
 def said(kind):
-    "A study as printed, report.md, summary.md and result.svg, without the digests."
+    "A study as printed, report.md, summary.md and result.svg, without digests and days."
     made = report_of(MADE[kind]())
     pages = {
         name: text.decode() if isinstance(text, bytes) else text
         for name, text in render(made).items()
     }
     parts = [str(made), pages["report.md"], pages["summary.md"], pages.get("result.svg", "")]
-    return re.sub("sha256:[0-9a-f]{64}", "sha256:...", "\n".join(parts)) + "\n"
+    text = re.sub("sha256:[0-9a-f]{64}", "sha256:...", "\n".join(parts)) + "\n"
+    # rows to paste end 90 days after the report was made
+    return re.sub(r"expires = \d{4}-\d\d-\d\d", "expires = YYYY-MM-DD", text)
 
 
 def same(one, two):
@@ -1335,6 +1341,40 @@ def test_a_loss_that_not_beyond_lets_pass_is_said_also_of_a_metric_that_does_not
     )
     assert (mild.exit.code, mild.exit.rule) == (0, "no_loss_beyond_shown")
     assert mild.exit.because == "a loss was shown, but none beyond the margin."
+
+
+@pytest.mark.parametrize("kind", [*MADE, "better below margin", "worse below margin"])
+def test_terminal_json_junit_and_pages_say_one_word_of_a_row(kind):
+    "The word of each row that the answer shows, and that of the whole study."
+    shift = {"better below margin": -0.01, "worse below margin": 0.01}
+    if kind in shift:
+        seeds = [
+            [{"seed": i, "loss": 2 + 0.05 * (i % 5) + d * (1 + i % 3 / 10)} for i in range(12)]
+            for d in (0.0, shift[kind])
+        ]
+        arms = dict(zip(("baseline", "new"), map(pd.DataFrame, seeds), strict=True))
+        made = report_of(study(arms, Rules(metrics="loss", margin={"loss": 0.0055})))
+    else:
+        made = report_of(MADE[kind]())
+    document, pages = made.content, render(made)
+    rows = answer_rows(document)
+    texts = [str(made), *(str(pages[name]) for name in ("report.md", "report.html"))]
+    of_junit = {
+        case.get("name"): case.find("properties/property[@name='claim']").get("value")
+        for case in ElementTree.fromstring(junit(document)).iter("testcase")
+        if case.get("name") != "gate"
+    }
+    for judged in judged_rows(document):
+        word = of_junit[f"{judged.name}: {judged.row.value.title}"]
+        assert word == judged.row.words.claim
+    for row in rows:
+        assert all(row.words.claim in text for text in texts), row.key
+    leads = [row for row in document.leads if row.claim == document.claim]
+    assert not leads or document.word in {row.words.claim for row in leads}
+    if kind in shift:
+        (row,) = rows
+        assert document.word == row.words.claim == kind and row.claim == "inconclusive"
+        assert row.direction == kind.split()[0] and kind.capitalize() in document.headline
 
 
 if __name__ == "__main__":

@@ -1803,7 +1803,7 @@ def test_what_a_per_cent_of_runs_is_of_and_the_margin_of_a_loss_in_nats(tmp_path
     assert cure and pytest.approx(float(cure[2]) / 100 * 3.1, rel=0.02) == 0.02
     again = study(
         ablation(),
-        Rules(metrics=("accuracy", "val_loss"), margin={cure[1]: float(cure[2]) / 100}),
+        Rules(metrics=("accuracy", "val_loss"), margin={cure[1]: f"{cure[2]}%"}),
     )
     assert {row.margin for row in again if row.key.metric == "val_loss"} == {
         float(cure[2]) / 100

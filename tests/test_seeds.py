@@ -1,15 +1,19 @@
 """Sweeps over seeds: what their reports, plans and DataFrames say."""
 
+import ast
 import json
+import re
 
 import numpy as np
 import pytest
 from studies import losses
 from test_shell import shell
 
+from invar_nb.comparison.rules import stored_rules
 from invar_nb.comparison.study import compare, study
 from invar_nb.foundations.refuse import UsageError
 from invar_nb.report.plan import plan_comparison
+from invar_nb.report.verify import verify
 from invar_nb.runs.evaluator import MetricSpec, compare_runs, judge_runs
 from invar_nb.runs.runs import read_runs
 from invar_nb.statistics.planning import Goal, Pilot
@@ -226,7 +230,54 @@ def test_a_margin_as_text_means_in_python_what_it_does_in_the_shell(tmp_path):
         assert compare_runs(spec, **arms).spec.improvement_threshold == of_text.row.margin
         assert judge_runs(spec, **arms).improvement_threshold == of_text.row.margin
     assert of_text.row.margin == pytest.approx(0.005 / np.mean(BASE_LOSSES), rel=1e-12)
-    assert compare(base, decay, metrics="val_loss", margin=0.005).row.margin == 0.005
+    for number in (0.005, {"val_loss": 0.005}):  # it was a share, as 0.5 % of the mean
+        of_number = compare(base, decay, metrics="val_loss", margin=number)
+        assert of_number.row.margin == of_text.row.margin
+    assert compare(base, decay, metrics="val_loss").row.margin == 0.02
+
+
+def test_a_number_that_was_stored_as_a_share_verifies_and_is_read_as_one(tmp_path):
+    "Reports keep shares of the mean as plain numbers, whatever was typed."
+    base, decay = frames()
+    for place, margin in enumerate((0.005, "0.5%", {"val_loss": 0.005}, None, 0)):
+        done = compare(base, decay, metrics="val_loss", margin=margin)
+        folder = tmp_path / str(place)
+        done.report().save(folder)
+        stored = json.loads((folder / "report.json").read_text())["rules"].get("margin")
+        share = {"val_loss": done.row.margin}
+        assert stored == (None if margin is None else share), margin
+        verify(folder)
+        again = study(done.arms, done.rules)  # rules that were used are shares
+        assert again.row.margin == done.row.margin
+    report = json.loads((tmp_path / "0" / "report.json").read_text())
+    kept = stored_rules(report["rules"] | {"margin": 0.02}, has_runs=True)
+    assert study(done.arms, kept).row.margin == 0.02
+
+
+def test_the_margin_of_several_metrics_names_its_metric_or_is_in_per_cent():
+    base, decay = (frame.assign(val_acc=0.5 + frame.seed / 100) for frame in frames())
+    names = ["val_loss", "val_acc"]
+    with pytest.raises(UsageError, match="must name its metric") as refused:
+        compare(base, decay, metrics=names, margin=0.005)
+    cure = re.search(r"margin=(\{.*?\})", str(refused.value))[1]
+    both = compare(base, decay, metrics=names, margin=ast.literal_eval(cure))
+    assert both.row.margin == pytest.approx(0.005 / np.mean(BASE_LOSSES), rel=1e-12)
+
+
+def test_sizes_of_a_plan_of_runs_mean_what_a_margin_does():
+    base, decay = frames()
+    both = compare(base, decay, metrics="val_loss")
+    of_number = plan_comparison(both, margin=0.005)
+    of_text = plan_comparison(both, margin="0.005")
+    share = 0.005 / np.mean(BASE_LOSSES)
+    assert of_number.goal.margin == of_text.goal.margin == pytest.approx(share, rel=1e-12)
+    assert plan_comparison(both, margin="0.5%").goal.margin == 0.005
+    assert plan_comparison(both, goal=Goal(margin=0.005)).needed == of_number.needed
+    assert plan_comparison(compare(base, decay, metrics="val_loss", margin=0.005)).needed == (
+        of_number.needed
+    )
+    with pytest.raises(UsageError, match="below its mean"):
+        plan_comparison(both, margin=5)
 
 
 def test_a_margin_as_text_of_losses_and_what_is_refused():

@@ -36,6 +36,7 @@ from invar_nb.report.figures import COLOURS, size_figure
 ROOT = pages.root
 ALL = pages.pages()
 NAMES = [re.sub(r"(^|/)\d+_", r"\1", pages.page_id(p)) for p in ALL]
+PAGE_OF_OPTIONS = "reference/command_line"
 QUERIES = ROOT / "tests" / "data" / "queries.csv"
 BOOK = [
     build_site.address(chapter)
@@ -387,7 +388,7 @@ def test_a_search_result_shows_how_a_page_begins():
 
     engine = MiniRacer()
     source = (build_site.PIECES / "scorer.js").read_text("utf-8")
-    engine.eval(source.replace("= WEIGHTS;", "= {};").replace("= QUESTIONS;", "= {};"))
+    engine.eval(re.sub(r"= (WEIGHTS|QUESTIONS|OPTIONS);", "= {};", source))
 
     def excerpt(*texts):
         return engine.eval(f"excerptOf({json.dumps(texts)})")
@@ -414,9 +415,28 @@ def test_questions_find_their_pages(search):
     assert len(queries()) >= 60
 
 
+def test_every_option_has_an_address_that_the_search_finds(site, search):
+    "`--margin` leads to its entry below `compare`; the entry of each command can be linked."
+    import typer
+
+    from invar_nb.shell.cli import app
+
+    text = site.html["reference/command_line.html"]
+    anchors = re.findall(r'<span id="([\w-]+)"><code', text)
+    assert len(anchors) == len({*anchors}) > 100
+    for name, command in typer.main.get_command(app).commands.items():
+        options = [o for p in command.params for o in p.opts if o.startswith("--")]
+        missing = [o for o in options if f"{name}-{o.strip('-')}" not in anchors]
+        nothing(missing, f"{name}: no address")
+    assert search("--margin")[0] == search("what does --level mean")[0] == PAGE_OF_OPTIONS
+    assert "{#" not in (site.out / "reference/command_line.md").read_text("utf-8")
+
+
 def test_small_words_do_not_count_and_pages_come_once(search):
     assert search("how do I compute my bootstrap")[0] == search("bootstrap")[0]
     assert search("compare") and not search("zyzzyva")
+    assert search("multiple comparisons")[0] == "statistics/multiplicity"
+    assert search("multiple comparisons with the best")[0] == "comparison/ranking"
     for query in ("perplexity", "confidence interval", "margin"):
         found = search(query)
         assert len({*found}) == len(found)

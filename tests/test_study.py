@@ -111,9 +111,9 @@ SHAPES = {  # claim, exit code, rows by role
     "passages": ("regressed", 1, {"lead": 1, "rest": 2}),
     "control": ("equivalent", 0, {"lead": 1, "rest": 5, "control": 1}),
     "looks": ("equivalent", 0, {"lead": 1}),
-    "answers": ("regressed", 1, {"lead": 1, "rest": 5}),
+    "answers": ("regressed", 1, {"lead": 1, "rest": 1, "described": 4}),
     "scores": ("equivalent", 0, {"lead": 1}),
-    "shares": ("improved", 0, {"lead": 1, "rest": 2}),
+    "shares": ("improved", 0, {"lead": 1, "described": 2}),
     "translations": ("regressed", 1, {"lead": 1}),
     "candidates": ("equivalent", 0, {"lead": 2, "contrast": 1}),
     "tasks": ("regressed", 1, {"lead": 2}),
@@ -145,7 +145,7 @@ def holm_of(rows, question="change"):
 
 def test_what_decides_is_judged_by_its_own_shape_and_all_the_rest_is_one_family():
     parts = {"text": losses(0.03, n=60), "quiz": answers(30, n=60), "marks": marks()}
-    joint = study(arms_of(parts), Rules(deciding="text"))
+    joint = study(arms_of(parts), Rules(deciding="text", by="language"))
     lead, alone = joint.leading[0], compare(parts["text"])
     assert (
         joint.leading == [lead]
@@ -173,11 +173,44 @@ def test_slices_are_one_family(effect, margin, claim):
         pair(*(scores(x, slices={"language": language}) for x in (old, new))),
         metrics=[MARK],
         margin=margin,
+        by="language",
     ).select(role="rest")
     np.testing.assert_allclose([row.adjusted_p for row in rows], holm_of(rows), rtol=1e-12)
     assert {row.key.slice: row.claim for row in rows}["language fr"] == claim and all(
         row.claim != "regressed" for row in rows if row.key.slice != "language fr"
     )
+
+
+def test_slices_that_nobody_asked_for_are_described():
+    "They have no claim, are in no family and make no exit code; what asks for one judges it."
+    rng, language = np.random.default_rng(11), np.array(["en", "fr"])[np.arange(200) % 2]
+    old = rng.normal(0.5, 0.1, 200)
+    new = old + rng.normal(0, 0.02, 200) + np.where(language == "fr", -0.05, 0.05)
+    both = pair(*(scores(x, slices={"language": language}) for x in (old, new)))
+    alone, asked = (
+        compare(both, metrics=[MARK], margin=0.05, by=by) for by in (None, "language")
+    )
+    described = alone.select(role="described")
+    assert {row.key.slice for row in described} == {"language en", "language fr"}
+    assert {(row.claim, row.adjusted_p, row.word) for row in described} == {
+        (None, None, "described")
+    }
+    assert [document_of(made)["exit"]["code"] for made in (alone, asked)] == [0, 1]
+    assert document_of(alone)["described_by"] == ["language"] and not asked.select(
+        role="described"
+    )
+    for asking in (
+        {"required": "slices"},
+        {"required": "all"},
+        {"accepted": [{**ACCEPTED, "slice": "language fr"}]},
+    ):
+        made = compare(both, metrics=[MARK], margin=0.05, **asking)
+        judged = {row.key.slice: row.claim for row in made.select(role="rest")}
+        assert judged["language fr"] == "regressed"
+        assert len(judged) == (1 if "accepted" in asking else 2)
+
+
+ACCEPTED = {"up_to": 0.9, "reason": "known", "expires": "2099-12-31"}
 
 
 def test_candidates_hold_together_and_equal_ones_are_one():
@@ -407,6 +440,7 @@ def test_slices_at_the_margin_are_rarely_called_equivalent():
                 pair(*(scores(x, slices={"part": names}) for x in (old, new))),
                 metrics=[MARK],
                 margin=margin,
+                by="part",
             ).select(role="rest")
             if shift:
                 wrong += any(row.claim == "equivalent" for row in rows)
@@ -880,6 +914,7 @@ def test_any_pair_gives_an_answer(n, seed, size, grouped):
         np.maximum(loss + size * rng.standard_t(2, n), 1e-12),
         rng.integers(1, 300, n),
         document_ids=rng.integers(0, 5, n) if grouped else None,
+        sums=False,
     )
     for units in ("auto", "windows", "serial"):
         done = compare(data, units=units)
@@ -1256,7 +1291,9 @@ def simulated(law, trials, *, centre, sd, n, seed, sign=1, units="auto", margin=
     for _ in range(trials):
         loss = np.full(n, 90.0) + rng.random(n)
         yield compare(
-            pair_arrays(loss, loss + centre + sign * sd * draw(rng, n), np.full(n, 100)),
+            pair_arrays(
+                loss, loss + centre + sign * sd * draw(rng, n), np.full(n, 100), sums=False
+            ),
             metrics=PPL,
             units=units,
             margin=margin,
@@ -2849,7 +2886,7 @@ def test_a_column_of_texts_divides_tables_in_compare_study_and_evaluate(tmp_path
         ),
         (lambda a, b: compare([1, 2], [2, 3], score="f1", part="text"), "columns of a table"),
         (
-            lambda a, b: study({"baseline": "a.csv", "q8": "b.csv"}, part="text"),
+            lambda a, b: study({"baseline": a, "q8": "b.csv"}, part="text"),
             "part is about DataFrames here; got str. Of files write compare_models",
         ),
         (
@@ -2882,3 +2919,55 @@ def test_a_column_of_texts_that_is_not_used_is_named_beside_the_table():
     said = "All rows are judged together, but 2 values of text occur: --column part=text"
     for text in (made.summary(), made.to_markdown()):
         assert said in text and "part='text' in Python" in text, text
+
+
+def test_study_and_evaluate_of_paths_recognise_what_compare_and_the_shell_do(tmp_path):
+    "Without a score they took no path at all."
+    rng = np.random.default_rng(3)
+    files = {name: tmp_path / f"{name}.csv" for name in ("baseline", "q8", "q4")}
+    for place, file in enumerate(files.values()):
+        scores = rng.random(60) - place / 100
+        rows = [f"{i},{x:.6f},{x / 2:.6f}" for i, x in enumerate(scores)]
+        file.write_text("\n".join(["id,f1,judge", *rows]) + "\n")
+    of_all = study(files)
+    assert {row.value.title for row in of_all.rows} == {"f1"}
+    one = study({"baseline": files["baseline"], "q8": files["q8"]}, margin=0.05)
+    assert one.row.delta == compare(files["baseline"], files["q8"]).row.delta
+    assert one.row.margin == study(files, Rules(margin=0.05)).row.margin == 0.05
+    alone = evaluate(files["q8"])
+    assert alone.rows[0].value.title == "f1"
+    assert evaluate({"a": files["q8"], "b": files["q4"]}).rows[1].key.part == "b"
+    with pytest.raises(UsageError, match="study: an option must be known.*'score'"):
+        study(files, scor="f1")
+    with pytest.raises(UsageError, match="must exist"):
+        study({"baseline": files["baseline"], "q8": tmp_path / "none.csv"})
+
+
+def test_study_and_evaluate_of_folders_take_each_text(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(4)
+    for name in ("base", "q8"):
+        (tmp_path / name).mkdir()
+        for text in ("wiki", "code"):
+            losses_of_text = rng.normal(3, 0.1, 40)
+            documents = [f"{text}{i}" for i in range(40)]
+            columns = {
+                "document": documents,
+                "loss": losses_of_text,
+                "tokens": 64,
+                "text": text,
+            }
+            frame = pandas.DataFrame(columns)
+            frame.drop(columns="text").to_csv(tmp_path / name / f"{text}.csv", index=False)
+            frame.to_csv(
+                tmp_path / f"{name}.csv", mode="a", header=text == "wiki", index=False
+            )
+    folders = {"baseline": tmp_path / "base", "q8": tmp_path / "q8"}
+    files = {"baseline": tmp_path / "base.csv", "q8": tmp_path / "q8.csv"}
+    deltas = {row.key.part: row.value.delta for row in study(folders).rows}
+    assert deltas.keys() == {"wiki", "code"}
+    assert {row.key.part: row.value.delta for row in study(files, part="text").rows} == deltas
+    assert {row.key.part for row in evaluate(tmp_path / "q8").rows} == deltas.keys()
+    assert {row.key.part for row in evaluate(files["q8"], part="text").rows} == deltas.keys()
+    beside = {"baseline": pandas.read_csv(files["baseline"]), "q8": files["q8"]}
+    assert study(beside).row.delta == pytest.approx(compare(*files.values()).row.delta)

@@ -20,7 +20,7 @@ import numpy as np
 
 from .arm import Arm, is_frame, listed, natural_order
 from .predictions import as_labels
-from .window_losses import WindowLosses, refuse_zeros
+from .window_losses import WindowLosses, as_means, refuse_zeros
 from invar_nb.foundations.refuse import (
     PairingError,
     as_counts,
@@ -719,6 +719,12 @@ def _match_fields(a: Arm, b: Arm) -> None:
         _match(a.slices[name], b.slices[name], a.ids, name, cure)
 
 # %% ../../nbs/arms/04_pair.ipynb #k0000025
+_CURE_OF_SUMS = (
+    "If each is a sum over its window, divide by tokens or say sums=True; if it is a mean, "
+    "sums=False"
+)
+
+
 @named_arguments
 def pair_arrays(
     baseline_log_loss: object,  # l_i(A), shape (n,) [nats/token]
@@ -726,12 +732,15 @@ def pair_arrays(
     tokens: object,  # t_i, shape (n,), counts >= 1
     *,
     document_ids: object = None,  # n names: windows of one document depend on each other
+    sums: bool | None = None,  # losses are sums over windows; None: means, if plausible
 ) -> Pair:
     """A pair from arrays of the same windows in the same order.
 
     A window is a piece of text that is scored at once, and tokens is how many of its tokens
     have a loss. Losses are means per token in nats, -ln p: divide sums over a window by its
-    tokens. Windows of one document depend on each other, so name the documents.
+    tokens, or say sums=True. A mean above 25 nats is refused as a sum; a broken model may
+    have one, which sums=False takes.
+    Windows of one document depend on each other, so name the documents.
 
     >>> compare(pair_arrays(before, after, tokens, document_ids=documents), margin=0.02)
     """
@@ -762,11 +771,12 @@ def pair_arrays(
             "These look like answers, wrong or right: pair two Scores, or two Predictions",
         )
     ids = tuple(map(str, range(len(tokens))))
-    # sums=False: means per token, as the arguments say, so large ones are not doubted
     baseline = WindowLosses.from_arrays(ids, tokens, a, sums=False, document_ids=document_ids)
+    baseline = as_means(baseline, sums, where, "baseline_log_loss", _CURE_OF_SUMS)
     candidate = WindowLosses.from_arrays(
         ids, tokens, b, sums=False, document_ids=baseline.document_ids
     )
+    candidate = as_means(candidate, sums, where, "candidate_log_loss", _CURE_OF_SUMS)
     refuse_zeros(baseline, where)
     refuse_zeros(candidate, where)
     return Pair(baseline=baseline, candidate=candidate)

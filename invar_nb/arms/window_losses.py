@@ -51,8 +51,9 @@ def sums_of_each(columns: object, where: str, name: str, n: int) -> dict[str, np
     return {column: check(columns[column], where, f"column {column!r}", n) for column in names}
 
 
-# nats per token: a larger mean must be a sum; to guess among all words of any vocabulary
-# costs half of it
+# Nats per token: a larger mean is taken for a sum. To guess among all words of a vocabulary
+# costs its logarithm, at most 12.5 for 262,144 words, and a ruined model costs 10 to 15. Twice
+# the logarithm is a model that is confident and wrong. Sums pass it from 8 tokens of 3.2 on.
 WORST = 25.0
 
 

@@ -81,7 +81,7 @@ def runs_in(table: object) -> Arm | None:
     return upper("RunsArm").of_frame(table) if is_frame(table) else None
 
 # %% ../../nbs/comparison/17_given.ipynb #giv00011
-OF_TABLES = ("cluster", "id", "part", "repeats")  # options that say how a table is read
+OF_TABLES = ("cluster", "id", "part", "repeats", "sums")  # say how a table is read
 
 
 OF_WINDOWS = ("position", *CLASSES)  # slices of losses that need no column
@@ -98,14 +98,15 @@ def answers_in(
     roles: Mapping[str, str],  # cluster, id: columns
 ) -> Arm:
     "The answers in a table; raises ContractError, UsageError."
-    if "repeats" in roles:
-        refuse(
-            "compare",
-            "repeats is about scores",
-            "answers",
-            "Leave it out",
-            error=UsageError,
-        )
+    for name, of_kind in (("repeats", "scores"), ("sums", "losses")):
+        if name in roles:
+            refuse(
+                "compare",
+                f"{name} is about {of_kind}",
+                "answers",
+                "Leave it out",
+                error=UsageError,
+            )
     slices = {"slices": [*by]} if by else {}
     if is_path(table):
         return upper("read_predictions")(table, **slices, **roles)
@@ -374,7 +375,7 @@ def _booleans_as_numbers(values: np.ndarray) -> np.ndarray:
 def arms_of_arrays(
     arrays: Mapping[object, object],  # any key -> one number for each item
     score: str,  # name of the numbers, such as "f1"
-    options: Mapping[str, object],  # better, cluster, intersect; by, id, repeats are refused
+    options: Mapping[str, object],  # better, cluster, intersect; those of tables are refused
     where: str = "compare",
 ) -> dict[object, Scores]:  # by the keys of `arrays`
     """Arms of scores from arrays, paired by their places, or by index if all have one.
@@ -382,7 +383,7 @@ def arms_of_arrays(
     An index that only some have cannot pair them, so places count then.
     Raises ContractError, PairingError, UsageError."""
     _check_shapes(arrays, where)
-    for name in ("by", "id", "part", "repeats"):
+    for name in ("by", "id", "part", "repeats", "sums"):
         if options.get(name):
             refuse(
                 where,

@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['PROFILES', 'REQUIRED', 'UNITS', 'TIERS', 'StudyKind', 'SAME_CHANGE', 'BROKEN', 'NOT_SCORED', 'Tier', 'as_tier',
-           'Accepted', 'as_accepted', 'read_by', 'Rules', 'MoreRules', 'rules_with_numbers', 'rules_read_by',
-           'check_read', 'check_kinds', 'check_metrics', 'overlap_fraction', 'window_changes', 'is_shifted',
-           'why_degenerate', 'has_other_weights', 'check_enough', 'split_counts', 'check_windows']
+           'Accepted', 'as_accepted', 'read_by', 'Rules', 'MoreRules', 'stored_rules', 'rules_with_numbers',
+           'rules_read_by', 'check_read', 'check_kinds', 'check_metrics', 'overlap_fraction', 'window_changes',
+           'is_shifted', 'why_degenerate', 'has_other_weights', 'check_enough', 'split_counts', 'check_windows']
 
 # %% ../../nbs/comparison/06_rules.ipynb #bac32aba
 import re
@@ -25,7 +25,7 @@ from .claim import as_margin, read_size
 from .difference import Settings
 from .rows import POOLING
 from .units import check_units, counted, step_of
-from ..foundations.refuse import UsageError, as_choice, refuse, shown
+from ..foundations.refuse import Share, UsageError, as_choice, refuse, shown
 from ..foundations.store import now
 from ..metrics.metric import METRICS, as_metric, is_margin, refuse_kind
 from ..statistics.multiplicity import PROCEDURES
@@ -193,13 +193,12 @@ class Rules(Settings):
     primary: str | None = None  # the leading metric of parts that have it
     margin: Mapping[str, float | str] | float | str | None = field(
         # by metric, or of the leading ones; None: the metric's own (2 % of perplexity, 2
-        # points of accuracy), else 0; of runs "0.005" is in the metric's unit, 0.005 a share
+        # points of accuracy, 2 % of the mean of runs), else 0
         default=None,
         metadata=read_by("runs", "looks"),
     )
-    by: tuple[str, ...] | None = field(  # columns to slice by; None: the usual ones
-        default=None, metadata=read_by("levels of one arm")
-    )
+    # columns to slice by; None: the usual ones, whose slices are described and not judged
+    by: tuple[str, ...] | None = field(default=None, metadata=read_by("levels of one arm"))
     deciding: tuple[str, ...] = field(  # parts or candidates that decide; (): all
         default=(), metadata=read_by("looks")
     )
@@ -271,6 +270,16 @@ class Rules(Settings):
             return "windows"
         return self.units
 
+    def judges_slice(self, name: str) -> bool:
+        """Whether a slice, such as "kind math", was asked for, so that it is judged.
+
+        Slices that nobody asked for are described: they would make the family larger, and
+        their regressions would make the exit code.
+        """
+        if self.by is not None or self.required in ("slices", "all"):
+            return True
+        return any(loss.slice == name for loss in self.accepted)
+
     def to_dict(self) -> dict:
         "The rules that differ from their defaults, as plain JSON values."
         defaults = _default_rules()
@@ -322,8 +331,8 @@ def _plain_value(value: object) -> object:
             _plain_accepted(item) if isinstance(item, Accepted) else item for item in value
         ]
     if isinstance(value, Mapping):
-        return dict(value)
-    return value
+        return {name: _plain_value(item) for name, item in value.items()}
+    return float(value) if isinstance(value, Share) else value
 
 # %% ../../nbs/comparison/06_rules.ipynb #4ba96178
 def _as_names(rule: str, value: object) -> tuple[str, ...] | None:
@@ -399,7 +408,11 @@ def _check_size(margin: object) -> None:
     if isinstance(margin, str):
         read_size(margin)
     elif not is_margin(margin):
-        _refuse("margin must be a number of at least 0", margin, "Pass margin=0.02 for 2 %")
+        _refuse(
+            "margin must be a number of at least 0",
+            margin,
+            'Pass margin="2%", or a number in the unit of the metric',
+        )
 
 
 def _plain_margin(margin: object) -> object:
@@ -409,6 +422,25 @@ def _plain_margin(margin: object) -> object:
     if margin is None or isinstance(margin, (int, float, str)):
         return margin
     return float(margin)
+
+
+def stored_rules(
+    values: Mapping[str, object],  # of a report
+    *,
+    has_runs: bool,  # whether the report compares runs
+) -> Rules:
+    "The rules of a report; its margins of runs are shares of the baseline's mean."
+    margin = values.get("margin")
+    if not has_runs or margin is None:
+        return Rules(**values)
+    if isinstance(margin, Mapping):
+        margin = {name: _as_stored_share(size) for name, size in margin.items()}
+    return Rules(**{**values, "margin": _as_stored_share(margin)})
+
+
+def _as_stored_share(size: object) -> object:
+    "A number of a report as a `Share`; anything else as it is, for `Rules` to refuse."
+    return Share(size) if is_margin(size) else size
 
 
 def rules_with_numbers(rules: Rules) -> Rules:

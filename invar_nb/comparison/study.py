@@ -6,14 +6,16 @@
 __all__ = ['FIELDS', 'ELSEWHERE', 'worst_first', 'Table', 'Study', 'check_rules_of_looks', 'look_at_all', 'measured_by_looks',
            'own_metrics', 'rules_of', 'check_names_of_options', 'given_once', 'refuse_better_alone', 'as_arm',
            'as_arms', 'in_reading_order', 'check_options_of_arms', 'StudyOptions', 'Given', 'with_tables_read',
-           'where_of', 'study', 'compare_files', 'compare_tables', 'compare_arrays', 'study_of_two', 'are_two_paths',
-           'are_two_tables', 'holds_pairs', 'check_seeds', 'refuse_compare', 'are_two_arrays', 'is_arm', 'two_arms',
-           'ModelOptions', 'CompareOptions', 'arms_of_runs', 'check_options', 'compare', 'evaluate']
+           'where_of', 'are_files_to_recognise', 'study_of_files', 'study', 'compare_files', 'compare_tables',
+           'compare_arrays', 'study_of_two', 'are_two_paths', 'are_two_to_recognise', 'are_two_tables', 'holds_pairs',
+           'check_seeds', 'refuse_compare', 'are_two_arrays', 'is_arm', 'two_arms', 'ModelOptions', 'CompareOptions',
+           'arms_of_runs', 'check_options', 'compare', 'evaluate']
 
 # %% ../../nbs/comparison/18_study.ipynb #17c96d2c
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn, TypedDict, Unpack
 
 from ..arms.arm import Arm, is_frame, listed
@@ -25,6 +27,7 @@ from .few_units import BlindSpot
 from invar_nb.comparison.given import (
     OF_TABLES,
     arms_of_arrays,
+    columns_to_slice_by,
     divide_frames,
     is_array,
     is_array_of_any_shape,
@@ -728,6 +731,7 @@ class StudyOptions(MoreRules, total=False):
     id: str  # column of a table that names the items
     part: str  # column of a table that names the text or task of each row
     repeats: str  # of an id in a table: refuse, mean, unequal
+    sums: bool  # the losses of a table are sums over their rows, not means
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -774,8 +778,7 @@ def with_tables_read(
         )
     tables = {key: value for key, value in arms.items() if is_table(value)}
     score, metrics = score_and_metrics(score, metrics, [*tables.values()])
-    known = [*filter(None, map(measure_in, tables.values()))]
-    if tables and (score is not None or len(known) == len(tables)):
+    if tables and (score is not None or _hold_losses_or_answers([*tables.values()])):
         arms = {**arms, **_read_each(tables, score, options)}
         options = without(options, *OF_TABLES)
         if score is not None:
@@ -786,6 +789,12 @@ def with_tables_read(
     return Given(
         arms=arms, metrics=metrics_of_scores(metrics, [*arms.values()]), options=options
     )
+
+
+def _hold_losses_or_answers(tables: Sequence[object]) -> bool:
+    "Whether all DataFrames hold losses or answers; paths beside them hold what they do."
+    frames = [table for table in tables if not is_path(table)]
+    return bool(frames) and all(map(measure_in, frames))
 
 
 def _are_divided(arms: Mapping[object, object], options: Mapping[str, object]) -> bool:
@@ -858,12 +867,68 @@ def where_of(arms: Mapping[tuple[str, str], object]) -> str:
     return "study" if {name for name, _ in arms} - {BASELINE} else "evaluate"
 
 
-def _refuse_no_mapping(arms: object) -> NoReturn:
+def _check_mapping(arms: object) -> None:
     "Raise UsageError for arms without names; paths are for `compare_models`."
+    if isinstance(arms, Mapping):
+        return
     cure = 'Write study({"baseline": arm, "q8": arm})'
     if is_path(arms):
         cure = 'Of files and folders write compare_models("base", ["q8", "q4"])'
     refuse("study", "arms must be a mapping", type(arms).__name__, cure, error=UsageError)
+
+
+def are_files_to_recognise(
+    arms: Mapping[object, object],
+    score: str | Sequence[str] | None,
+    options: Mapping[str, object],
+) -> bool:
+    "Whether all arms are paths, and more must be known than a column of plain tables."
+    if not arms or not all(map(is_path, arms.values())):
+        return False
+    names = {name for name, _ in map(_as_key, arms)}
+    parts = {part for _, part in map(_as_key, arms)}
+    if BASELINE not in names or (len(names) > 1 and parts != {""}):
+        return False
+    is_recognised = score is None or options.get("part") is not None
+    return is_recognised or any(map(os.path.isdir, arms.values()))
+
+
+def study_of_files(
+    arms: Mapping[object, object],  # paths, by name or, of the baseline alone, by part
+    rules: Rules | None,
+    options: Mapping[str, object],  # of `study`
+) -> Study:
+    "The study of files and folders, which are recognised; ContractError, UsageError."
+    where = where_of({_as_key(key): path for key, path in arms.items()})
+    check_options(options, where, otherwise="help(compare) and help(evaluate) list them")
+    paths = {_as_key(key): path for key, path in arms.items()}
+    candidates = {name: path for (name, _), path in paths.items() if name != BASELINE}
+    if candidates:
+        return compare_files([paths[BASELINE, ""], candidates], options, rules)
+    return _levels_of_files(paths, rules, options)
+
+
+def _levels_of_files(
+    paths: Mapping[tuple[str, str], object],  # of the baseline, by part
+    rules: Rules | None,
+    options: Mapping[str, object],  # of `study`
+) -> Study:
+    "The study of files and folders that are measured alone."
+    used = ("score", "better", "task", *OF_TABLES)
+    reading = {name: options[name] for name in used if options.get(name) is not None}
+    columns = columns_to_slice_by(options["by"] if rules is None else rules.by)
+    read_tasks = partial(upper("read_tasks"), same_unit=options["same_unit"], by=columns)
+    arms = {}
+    for (name, part), path in paths.items():
+        tasks = read_tasks(path, **reading)
+        for task, arm in tasks.items():
+            shown_task = task if len(tasks) > 1 else ""
+            arms[name, ", ".join(filter(None, (part, shown_task)))] = arm
+    kinds = {arm.kind for arm in arms.values()}
+    further = without(options, *used, "same_unit")
+    if kinds == {"runs"} and options.get("better") is not None:
+        further["better"] = options["better"]
+    return study(arms, rules, **further)
 
 
 @usual_rounding
@@ -891,22 +956,16 @@ def study(  # noqa: PLR0913 (a parameter for each rule that is typed often)
     """Compare all arms with the baseline of their part; without candidates, evaluate them.
 
     An arm may be a DataFrame or the path of a table with score="f1", and then also with
-    cluster="document", id="example_id", repeats="mean" and better="lower". Of DataFrames
+    cluster="document", id="example_id", repeats="mean" and better="lower". Paths without a
+    score are recognised, as in `compare`: tables, and files and folders of other tools.
     part="text" judges each value of that column by itself.
     Raises ContractError, UsageError.
 
     >>> study({"baseline": old, "q8": new, "q4": newer}, score="f1", cluster="document")
     """
-    if not isinstance(arms, Mapping):
-        _refuse_no_mapping(arms)
-    columns = by if rules is None else rules.by
-    given = with_tables_read(arms, metrics, score, {**options, "by": columns})
-    custom = own_metrics(given.metrics)
+    _check_mapping(arms)
     choices = {
-        **given.options,
         "margin": margin,
-        # Rules know metrics by name only
-        "metrics": given.metrics if custom is None else (),
         "by": by,
         "level": level,
         "units": units,
@@ -916,6 +975,15 @@ def study(  # noqa: PLR0913 (a parameter for each rule that is typed often)
         "resample": resample,
         "primary": primary,
     }
+    if are_files_to_recognise(arms, score, options):
+        asked = {**options, **choices, "score": score, "metrics": metrics}
+        return study_of_files(arms, rules, {**asked, "same_unit": same_unit})
+    columns = by if rules is None else rules.by
+    given = with_tables_read(arms, metrics, score, {**options, "by": columns})
+    custom = own_metrics(given.metrics)
+    # Rules know metrics by name only
+    names = given.metrics if custom is None else ()
+    choices = {**given.options, **choices, "metrics": names}
     refuse_better_alone(given.options.get("better"), given.arms)
     rules = given_once(rules, choices)
     arms = as_arms(given.arms)
@@ -932,10 +1000,11 @@ def study(  # noqa: PLR0913 (a parameter for each rule that is typed often)
 
 # %% ../../nbs/comparison/18_study.ipynb #cmp1
 def compare_files(
-    paths: Sequence[object],  # of the baseline and the candidate
+    paths: Sequence[object],  # of the baseline, and of the candidate or name -> path
     options: Mapping[str, object],  # fields of Rules, and options of `compare_models`
+    rules: Rules | None = None,  # None: those in the options
 ) -> Study:
-    "Compare two files, folders or models, which are recognised; ContractError, UsageError."
+    "Compare files, folders or models, which are recognised; ContractError, UsageError."
     names = {f.name for f in fields(Rules)}
     choices = {name: value for name, value in options.items() if name in names}
     others = {name: value for name, value in options.items() if name not in names}
@@ -943,7 +1012,8 @@ def compare_files(
         others["better"] = choices["better"]
         if not choices["metrics"]:  # of scores; that of runs goes by the name of a metric
             del choices["better"]
-    return upper("compare_models")(*paths, rules=Rules(**choices), **others)
+    chosen = given_once(rules, choices)
+    return upper("compare_models")(*paths, rules=chosen, **others)
 
 
 def compare_tables(
@@ -989,6 +1059,13 @@ def study_of_two(arms: Sequence[object], options: Mapping[str, object]) -> Study
 def are_two_paths(values: Sequence[object]) -> bool:
     "Whether the values are exactly two paths."
     return len(values) == 2 and all(map(is_path, values))
+
+
+def are_two_to_recognise(values: Sequence[object], score: object) -> bool:
+    "Whether the values are two paths, and more must be known than a column of plain tables."
+    if not are_two_paths(values):
+        return False
+    return score is None or any(map(os.path.isdir, values))
 
 
 def are_two_tables(values: Sequence[object], score: str | None) -> bool:
@@ -1189,14 +1266,20 @@ def arms_of_runs(
     return runs
 
 
-def check_options(names: Collection[str]) -> None:
+def check_options(
+    names: Collection[str],
+    where: str = "compare",  # that was called
+    more: Collection[str] = (),  # names of options that this function has besides
+    otherwise: str = "help(compare) lists them",  # the cure where no name is near
+) -> None:
     "Raise UsageError for a name that is no option of `compare`, with the nearest one."
     known = [*CompareOptions.__annotations__, "score", *(f.name for f in fields(Rules))]
+    known += more
     for name in names:
         if name not in known:
-            cure = suggest(name, known, "help(compare) lists them")
+            cure = suggest(name, known, otherwise)
             refuse(
-                "compare",
+                where,
                 "an option must be known",
                 repr(name),
                 ELSEWHERE.get(name, cure),
@@ -1227,21 +1310,27 @@ def compare(  # noqa: PLR0913 (a parameter for each rule that is typed often)
 
     margin=0.02 or {"perplexity": 0.02}: changes below it do not matter; without it each
     metric has its own (2 % of perplexity, 2 points of accuracy). A key may be a metric, a
-    score's name, a task or a text; of runs over seeds 0.02 is 2 % of the baseline's mean.
-    As text a margin means what it does in the shell: "2%", and of runs "0.005" is in the
-    metric's unit.
+    score's name, a task or a text. It means what it does in the shell: of runs over seeds
+    0.005 is in the metric's unit, and "2%" (the usual one) is a share of the baseline's mean.
     metrics=["accuracy"]: names, or a `Metric` of your own.
     by=["language"]: columns to slice by.
     units="auto": documents where there are ten effective ones, else "serial" (windows in
     text order, whose neighbours may be correlated); of answers clusters, else items.
     method="bca" or "percentile": a bootstrap, exact or with replicates=2000, seed=1.
-    rules: all other fields of `Rules`. Of arrays better="lower" says which direction is
-    better, where the name does not; of paths the options of `compare_models`
-    (text="wiki.jsonl") are taken as well. intersect=True leaves out examples that one arm
+    rules: all other fields of `Rules`, which are accepted, better, deciding, drop_failed,
+    fail_inconclusive, gate, intersect, multiplicity, pooling, profile, required, scale,
+    stopped_ok and tier. Of arrays better="lower" says which direction is
+    better, where the name does not. intersect=True leaves out examples that one arm
     lacks; same_unit=True takes scores as they are, however far apart.
+    Of paths the options of `compare_models` are taken as well: text="wiki.jsonl", questions,
+    task; of models allow_pickle, batch_tokens, bos, concurrency, control, control_file,
+    device, divergence, documents, dtype, first_window, leak_text, max_length, normalize,
+    per_byte, prefix_token, revision, separator, stride, tokenizer, trust_remote_code,
+    windowing, windows and windows_seed.
     cluster: to what items belong that are not independent, a list for arrays or the name of a
     column for tables. Of tables also id="example_id", repeats="mean" (rows of one id are
-    averaged) and part="text" (each value of that column is judged by itself). DataFrames
+    averaged), part="text" (each value of that column is judged by itself) and sums=True
+    (losses are sums over their rows, which are divided by tokens). DataFrames
     with losses and tokens, or with answers, need no score; those with a
     column of seeds are runs, which need metrics=["loss"].
 
@@ -1265,8 +1354,8 @@ def compare(  # noqa: PLR0913 (a parameter for each rule that is typed often)
     # One value is a pair, which holds both arms; of two the first is the baseline.
     values = [pair, *(value for value in (candidate, *others) if value is not None)]
     check_options(rules)
-    if score is None and are_two_paths(values):
-        return compare_files(values, options)
+    if are_two_to_recognise(values, score):
+        return compare_files(values, {**options, "score": score})
     _check_rows(_by_place(values), "compare")
     values = arms_of_runs(values, score, options)
     score, options["metrics"] = score_and_metrics(score, metrics, values)

@@ -186,16 +186,25 @@ def _check_margin_of_score(
         )
 
 # %% ../../nbs/comparison/15_study_rows.ipynb #judgest3
+def _role_of(candidate: str, is_lead: bool, slice: str | None, rules: Rules) -> str:
+    "The role of a row of one pair: a slice that nobody asked for is only described."
+    if candidate == CONTROL:
+        return CONTROL
+    if slice is not None and not rules.judges_slice(slice):
+        return "described"
+    return "lead" if is_lead and slice is None else "rest"
+
+
 def rows_of_pair(
-    candidate: str, part: str, measured: Measured, margins: Mapping[str, float]
+    candidate: str,
+    part: str,
+    measured: Measured,
+    margins: Mapping[str, float],
+    rules: Rules,  # they say which slices are judged
 ) -> Iterator[Row]:
     "Yield a row for every metric and slice of one pair, with role and margin, without claims."
     for (name, slice), d in measured.differences.items():
-        role = "rest"
-        if candidate == CONTROL:
-            role = CONTROL
-        elif name == measured.lead and slice is None:
-            role = "lead"
+        role = _role_of(candidate, name == measured.lead, slice, rules)
         if role == CONTROL and d.baseline is None:
             continue  # metrics of a pair, such as a divergence, have no noise of one model
         margin = margin_of(margins, part, name, d.title, name == measured.lead)
@@ -269,7 +278,7 @@ def judge_study(
     check_metric_names(measured, rules, margins)
     rows: list[Row] = []
     for (candidate, part), m in measured.items():
-        rows += rows_of_pair(candidate, part, m, margins)
+        rows += rows_of_pair(candidate, part, m, margins, rules)
     if looked:
         return judge_looked(rows, rules.deciding)
     if rules.pooling is not None:

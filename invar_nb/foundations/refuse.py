@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['ContractError', 'PairingError', 'UsageError', 'shown', 'refuse', 'shown_pair', 'of_part', 'usual_rounding',
-           'named_arguments', 'lock', 'is_number', 'TypedSize', 'typed_size', 'is_finite', 'refuse_first',
+           'named_arguments', 'lock', 'is_number', 'Share', 'TypedSize', 'typed_size', 'is_finite', 'refuse_first',
            'check_length', 'as_listed', 'refuse_misaligned', 'as_vector', 'as_counts', 'as_booleans', 'as_printed',
            'find_precision', 'is_writable', 'as_names', 'nearest', 'suggest', 'as_choice', 'as_fraction', 'as_count']
 
@@ -262,6 +262,12 @@ def _is_bool(value: object) -> bool:
 def is_number(value: object) -> bool:
     "Whether a value is a real number, of Python or NumPy, and not a boolean."
     return isinstance(value, numbers.Real) and not _is_bool(value)
+
+
+class Share(float):
+    """A margin of runs as a share of the baseline's mean, as reports store it.
+
+    A plain number is in the unit of the metric."""
 
 
 class TypedSize(NamedTuple):

@@ -17,7 +17,8 @@ UPWARD = {  # name in an upper layer -> what lower layers use it for
     "read_plain": "compare of two tables of scores or losses",
     "read_predictions": "compare of two tables of answers",
     "predictions_from_columns": "compare of two DataFrames of answers",
-    "compare_models": "compare of two paths",
+    "compare_models": "compare and study of paths",
+    "read_tasks": "evaluate of a path",
 }
 _PACKAGE: dict[str, Callable[[str], Callable]] = {}  # "find" -> as given to `provide`
 

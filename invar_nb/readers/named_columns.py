@@ -1468,7 +1468,8 @@ def _losses(plain: PlainColumns, sums: bool, intersect: bool) -> WindowLosses:
         sums or None,
         plain.table.where,
         repr(plain.names["loss"]),
-        "If each row holds a sum, say sums=True; if these are bits, convert them",
+        "If each row holds a sum, say sums=True, or divide by tokens; if these are bits, "
+        "convert them",
     )
 
 # %% ../../nbs/readers/06_named_columns.ipynb #nc000006

@@ -48,6 +48,7 @@ from invar_nb.report.wording import (
     best_line,
     blind_line,
     deciding_candidates,
+    described_sentence,
     exit_is_told,
     exit_sentence,
     gate_line,
@@ -253,6 +254,7 @@ def closing_lines(document: Document, *, in_shell: bool) -> list[str]:
     lines = [
         best_line(document),
         rests_line(document, answer_rows(document)),
+        described_sentence(document, in_shell=in_shell),
         gate_line(document),
         blind_line(document),
     ]
@@ -329,6 +331,7 @@ def summary_paragraphs(document: Document) -> list[str]:
         best_line(document, most=None),
         ignored_line(document),
         rests_line(document, answer_rows(document)),
+        described_sentence(document),
         kernels_sentence(document),
         gate_line(document),
         blind_line(document),

@@ -12,7 +12,7 @@ __all__ = ['SPEAKS_OF', 'NO_FACTS', 'Languages', 'HIDDEN', 'CONVENTIONS', 'OF_FA
            'level_over_runs', 'compared_level', 'detailed_metrics', 'rows_of_arm', 'arm_section', 'look_sections',
            'looks_of_pair', 'looks_section', 'find_conventions', 'data_name', 'runs_recipe', 'change_recipe',
            'looks_recipe', 'signature_of', 'part_sections', 'ranking_sections', 'arm_sections', 'required_sections',
-           'gates_that_decide', 'document_of']
+           'gates_that_decide', 'columns_described', 'document_of']
 
 # %% ../../nbs/report/05_build.ipynb #74389758
 import math
@@ -50,7 +50,7 @@ from ..comparison.ranking import may_be_best, sizes_of, smallest_of
 from ..comparison.rows import BASELINE, CONTROL, POOLED, Row
 from ..comparison.rules import Rules, as_tier
 from ..comparison.study import Study
-from ..comparison.units import counted
+from ..comparison.units import counted, slice_columns
 from ..foundations.interval import confidence_text
 from ..foundations.refuse import usual_rounding
 from invar_nb.metrics.metric import (
@@ -177,6 +177,7 @@ def row_section(row: Row, verdict: Acceptance) -> RowSection:
         adjusted=questions_section(row.adjusted),
         floor=row.floor,
         claim=row.claim,
+        direction=row.direction,
         alone=row.alone,
         blind_spot=blind_spot,
         pooled=pooled,
@@ -1011,13 +1012,32 @@ def gates_that_decide(study: Study, pairs: Sequence[PairSection]) -> list[GateSe
     return [pair.gate for pair in pairs if pair.gate and pair.candidate in names]
 
 
-ROLES = ("lead", "rest", "pooled", "control")  # of rows that a document holds
+# of rows that a document holds
+ROLES = ("lead", "rest", "described", "pooled", "control")
 
 
 def _row_sections(study: Study) -> list[RowSection]:
     "The changes that a document holds, each with what a rule says of its loss."
     rows = [row for row in study.rows if row.role in ROLES]
     return [row_section(row, acceptance(study, row)) for row in rows]
+
+
+def columns_described(study: Study) -> list[str]:
+    "The columns whose slices are described, and not judged, since nobody asked for them."
+    slices = {row.key.slice for row in study.select(role="described")}
+    columns = {}
+    for measured in study.measured.values():
+        for name in slice_columns(measured.pair, positions=False):
+            if any(slice.startswith(f"{name} ") for slice in slices):
+                columns[name] = None
+    return list(columns)
+
+
+def _word_of(study: Study) -> str | None:
+    "The word of a study's claim, as tables and headlines say it; None without a claim."
+    if study.claim is None or not study.rows:
+        return study.claim
+    return study.row.word
 
 
 def _rationale_of(study: Study) -> str:
@@ -1048,9 +1068,11 @@ def document_of(
         headline=study.headline,
         rationale=_rationale_of(study),
         claim=study.claim,
+        word=_word_of(study),
         exit=exit_of(study, gates),
         rules=study.rules.to_dict(),
         rows=rows,
+        described_by=columns_described(study),
         levels=levels,
         pairs=pairs,
         required=required,

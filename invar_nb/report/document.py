@@ -19,7 +19,7 @@ import msgspec
 
 from ..comparison.claim import WITHIN
 from ..comparison.difference import shown_unit
-from ..comparison.rules import Rules
+from ..comparison.rules import Rules, stored_rules
 from ..foundations.interval import Fallback, Interval
 from ..foundations.store import canonical_json, strict_json
 
@@ -168,14 +168,18 @@ class RowSection(Section):
 
     key: KeySection
     # lead: the primary metric of a candidate on a part; rest: its other metrics and slices;
-    # pooled: all texts together; control: the baseline, scored twice
-    role: Literal["lead", "rest", "pooled", "control"]
+    # described: a slice that nobody asked for, of which nothing is claimed; pooled: all texts
+    # together; control: the baseline, scored twice
+    role: Literal["lead", "rest", "described", "pooled", "control"]
     value: ChangeSection
     margin: float  # smallest change that matters, on the metric's scale; 0: none
     p: QuestionsSection  # p-values of this row by itself
     adjusted: QuestionsSection  # p-values adjusted for the rows that are judged with it
     floor: float | None  # numerical noise, in the unit of delta
     claim: Claim | None
+    # the side on which a change is shown, whatever its size; over seeds also beside the claims
+    # equivalent and inconclusive, which are about the margin
+    direction: Literal["better", "worse"] | None
     # the claim of its interval, where the adjusted p-values forbid it
     alone: Claim | Literal["not worse"] | None
     blind_spot: BlindSpotSection | None
@@ -463,9 +467,11 @@ class Document(Section, dict=True):
     headline: Words[str]  # the answer in one sentence
     rationale: Words[str]  # what the answer rests on
     claim: str | None  # the claim of the whole study; null: nothing was compared
+    word: Words[str] | None  # the word of that claim in tables and headlines
     exit: ExitSection
     rules: dict[str, Any]  # what was decided beforehand, where it is not the usual
     rows: list[RowSection]
+    described_by: list[str]  # columns whose slices are described: nobody asked for them
     levels: list[LevelSection]  # of arms that are measured by themselves
     pairs: list[PairSection]
     required: list[RequiredSection]  # of candidates that decide, where the rules ask for it
@@ -486,7 +492,7 @@ class Document(Section, dict=True):
     @cached_property
     def decided(self) -> Rules:
         "The rules of the study as an object, the usual values included."
-        return Rules(**self.rules)
+        return stored_rules(self.rules, has_runs=self.has_runs)
 
     def of_role(self, *roles: str) -> list[RowSection]:
         "The rows that have one of these roles, in order."

@@ -826,7 +826,7 @@ def row_groups(document: Document) -> Iterator[Group]:
     other_rows = document.of_role("rest")
     yield Group(title="", rows=document.of_role("pooled", "lead"))
     yield Group(title="Other metrics", rows=[row for row in other_rows if not row.key.slice])
-    slices = [row for row in other_rows if row.key.slice]
+    slices = [row for row in (*other_rows, *document.of_role("described")) if row.key.slice]
     slices.sort(key=lambda row: row.value.metric != leads[0].value.metric)
     yield Group(title="Slices", rows=slices)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from .. import __version__
 from ..arms.arm import Arm
-from ..comparison.rules import Rules
+from ..comparison.rules import stored_rules
 from ..comparison.study import study
 from ..comparison.units import counted
 from invar_nb.foundations.refuse import (
@@ -125,11 +125,13 @@ def read_evidence(
 
 # %% ../../nbs/report/13_verify.ipynb #c010
 # fields of a row that follow from all rows that are judged with it
-FAMILY = ("adjusted", "alone", "claim")
+FAMILY = ("adjusted", "alone", "claim", "direction")
 ANSWER = (  # fields of a document that follow from all of its metrics
     "headline",
     "rationale",
     "claim",
+    "word",
+    "described_by",
     "exit",
     "conventions",
     "rules",
@@ -282,7 +284,8 @@ def compute_again(
         rules = document.rules
         if without:
             rules = kept_rules(document.rules, without)
-        recomputed = study(arms, Rules(**rules), known=metrics)
+        kept = stored_rules(rules, has_runs=document.has_runs)
+        recomputed = study(arms, kept, known=metrics)
         return document_of(recomputed, files, document.version), recomputed.arms
     except STRUCTURE_ERRORS as error:
         is_misuse = isinstance(error, UsageError)  # here by the report, not by the caller

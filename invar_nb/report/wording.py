@@ -4,29 +4,31 @@
 
 # %% auto #0
 __all__ = ['EXIT_FIRST', 'MOST_NAMED', 'LOSSES', 'METHODS', 'NOISY_SETTINGS', 'EXPLAINED', 'BY_A_LOSS', 'MOST_ACCEPTED',
-           'MOST_PASTED', 'exit_sentence', 'choice_sentence', 'within_margin', 'flips_text', 'Heading', 'heading_of',
-           'model_names', 'title_of', 'models_line', 'part_text', 'texts_line', 'units_text', 'all_units_text',
-           'seeds_test_text', 'over_sentence', 'reason_of_windows', 'seeds_sentences', 'unit_nouns', 'is_dominated',
-           'family_sentences', 'level_sentence', 'no_spread_sentence', 'margins_sentence', 'lacks_margin',
-           'no_margin_sentence', 'perhaps_within_sentence', 'within_margin_sentence', 'is_perhaps_within', 'is_loss',
-           'has_own_margin', 'of_mean_sentences', 'only_difference_sentence', 'margins_both_ways',
-           'against_name_sentences', 'nats_sentence', 'pairing_sentence', 'levels_rest_line', 'repeats_sentence',
-           'parts_sentence', 'lower_perplexity_sentence', 'rests_sentences', 'rests_line', 'ignored_line', 'dof_of',
-           'discordance_of', 'chance_to_find', 'smallest_found', 'bears_claim', 'has_known_rates', 'rate_text', 'Laws',
-           'laws_of', 'rates_of_one', 'rates_of_several', 'rule_clause', 'may_err', 'rule_line', 'unmeasured_line',
-           'kernels_sentence', 'own_metrics', 'blind_line', 'found_sentence', 'settings_text', 'noise_lines',
-           'weights_lines', 'looks_line', 'exit_needs_words', 'exit_note', 'first_failed', 'deciding_gates',
-           'gate_line', 'deciding_candidates', 'required_lines', 'passages_of', 'passage_lines', 'Note', 'best_names',
-           'best_line', 'next_note', 'next_line', 'losses_to_accept', 'row_to_paste', 'rows_to_paste', 'paste_sentence',
-           'page_of_rows', 'accept_sentence', 'exit_is_told', 'fact_lines', 'setting_details', 'leading_family',
-           'families_text', 'ranking_lines']
+           'MOST_PASTED', 'ACCEPTED_DAYS', 'exit_sentence', 'choice_sentence', 'within_margin', 'flips_text', 'Heading',
+           'heading_of', 'model_names', 'title_of', 'models_line', 'part_text', 'texts_line', 'units_text',
+           'all_units_text', 'seeds_test_text', 'over_sentence', 'reason_of_windows', 'seeds_sentences', 'unit_nouns',
+           'is_dominated', 'family_sentences', 'level_sentence', 'no_spread_sentence', 'margins_sentence',
+           'lacks_margin', 'no_margin_sentence', 'perhaps_within_sentence', 'within_margin_sentence',
+           'is_perhaps_within', 'is_loss', 'has_own_margin', 'of_mean_sentences', 'only_difference_sentence',
+           'margins_both_ways', 'against_name_sentences', 'nats_sentence', 'pairing_sentence', 'levels_rest_line',
+           'repeats_sentence', 'parts_sentence', 'lower_perplexity_sentence', 'rests_sentences', 'rests_line',
+           'ignored_line', 'dof_of', 'discordance_of', 'chance_to_find', 'smallest_found', 'bears_claim',
+           'has_known_rates', 'rate_text', 'Laws', 'laws_of', 'rates_of_one', 'rates_of_several', 'rule_clause',
+           'may_err', 'rule_line', 'unmeasured_line', 'kernels_sentence', 'own_metrics', 'blind_line', 'found_sentence',
+           'settings_text', 'noise_lines', 'weights_lines', 'looks_line', 'exit_needs_words', 'exit_note',
+           'first_failed', 'deciding_gates', 'gate_line', 'deciding_candidates', 'required_lines', 'passages_of',
+           'passage_lines', 'Note', 'best_names', 'best_line', 'next_note', 'next_line', 'losses_to_accept', 'last_day',
+           'row_to_paste', 'rows_to_paste', 'paste_sentence', 'page_of_rows', 'accept_sentence', 'exit_is_told',
+           'fact_lines', 'setting_details', 'leading_family', 'families_text', 'described_sentence', 'ranking_lines']
 
 # %% ../../nbs/report/08_wording.ipynb #wrd02
 import json
 import math
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime, timedelta
 from itertools import chain
 
 from ..comparison.claim import WITHIN
@@ -50,6 +52,7 @@ from invar_nb.comparison.units import (
     row_nouns,
 )
 from ..foundations.interval import alpha_of, confidence_text
+from ..foundations.store import now
 from ..metrics.metric import BUILT_IN
 from ..readers.named_columns import usual_direction
 from invar_nb.report.document import (
@@ -75,8 +78,14 @@ from invar_nb.report.doubts import (
     with_labels,
 )
 from .figures import show
-from .pictures import OTHER_SCORE, leads_of
-from .shown import axis_of, difference_sentence, label_of, size_text
+from .pictures import OTHER_SCORE, compares_one_pair, leads_of, with_interval
+from invar_nb.report.shown import (
+    axis_of,
+    difference_sentence,
+    label_of,
+    size_text,
+    subject_of,
+)
 from ..runs.evaluator import against_name
 from ..statistics.planning import effect_for_power, power_of
 from ..statistics.proportions import tango_detectable, tango_power
@@ -1132,6 +1141,22 @@ def _size_to_accept(row: RowSection) -> str | None:
     return f'"{100 * size:.6g}%"' if size < 1 else None
 
 
+ACCEPTED_DAYS = 90  # for which a row that can be pasted accepts a loss
+
+
+def last_day(document: Document) -> date:
+    """The last day of a row that can be pasted: ACCEPTED_DAYS after the report was made.
+
+    Of a report without that day they are counted from today. Counted from its own day, the
+    pages of a stored report are the same whenever they are written.
+    """
+    try:
+        moment = datetime.fromisoformat(str(document.environment.get("created")))
+    except ValueError:  # no day, or none that can be read
+        moment, _ = now()
+    return moment.date() + timedelta(days=ACCEPTED_DAYS)
+
+
 def row_to_paste(row: RowSection, document: Document) -> str:
     "The table [[accepted]] that accepts the loss of a row; '' of a loss of 100 % and more."
     size = _size_to_accept(row)
@@ -1152,7 +1177,7 @@ def row_to_paste(row: RowSection, document: Document) -> str:
         f"{field} = {json.dumps(name, ensure_ascii=False)}" for field, name in names.items()
     ]
     lines += [f"up_to = {size}", 'reason = "why, or a ticket"']
-    lines.append("expires = 2099-12-31  # or the last day on which it is accepted")
+    lines.append(f"expires = {last_day(document)}  # the last day on which it is accepted")
     return "\n".join(["[[accepted]]", *lines])
 
 
@@ -1276,13 +1301,67 @@ def families_text(document: Document) -> str:
             "The deciding change is judged by its repeated intervals, which hold together at "
             "all looks."
         )
-    other_rows = "All other metrics and slices are"
+    others = ["all other metrics"]
     if document.of_role("pooled"):
-        other_rows = "The texts, all other metrics and slices are"
+        others.insert(0, "the texts")
+    if not document.described_by:
+        others.append("slices")
+    *first, last = others
+    members = " and ".join(filter(None, (", ".join(first), last)))
+    sentences = [
+        leading_family(document),
+        f"{capitalised(members)} are one family, adjusted by Holm.",
+        "Each interval is individual; a claim within a family rests on adjusted p-values and "
+        "is marked where the interval alone would say something else.",
+        described_sentence(document),
+    ]
+    return " ".join(filter(None, sentences))
+
+
+def described_sentence(document: Document, *, in_shell: bool = True) -> str:
+    """That slices are described and not judged, the clearest loss, and how to judge them.
+
+    '' where there are none. The clearest loss is one of a leading metric; it was picked among
+    all slices, so that its interval shows less than it seems to.
+    """
+    columns = document.described_by
+    if not columns:
+        return ""
+    which = "them" if len(columns) == 1 else "those of a column"
+    name = columns[0] if len(columns) == 1 else "NAME"
+    option = f"--by {shlex.quote(name)}" if in_shell else f"by=[{name!r}]"
     return (
-        f"{leading_family(document)} {other_rows} one family, adjusted by Holm. Each "
-        "interval is individual; a claim within a family rests on adjusted p-values and is "
-        "marked where the interval alone would say something else."
+        f"Slices by {_first_names(columns, MOST_NAMED)} are described, not judged, as nobody "
+        f"asked for them{_clearest_loss_text(document)}; {option} judges {which}."
+    )
+
+
+def _clearest_loss_text(document: Document) -> str:
+    """' (clearest loss: kind math, ...)': the described slice that surely lost most.
+
+    '' where the interval of none excludes 0 on the worse side.
+    """
+    leading = {row.value.metric for row in document.leads}
+    rows = [
+        row
+        for row in with_interval(document.of_role("described"))
+        if row.value.metric in leading
+    ]
+
+    def least_loss(row: RowSection) -> float:
+        low, high = row.value.ci
+        return low if row.value.better == "lower" else -high
+
+    worst = max(rows, key=least_loss, default=None)
+    if worst is None or least_loss(worst) <= 0:
+        return ""
+    name = label_of(worst.key)
+    if compares_one_pair(document):
+        name = subject_of(worst.key)
+    level = confidence_text(worst.value.level)
+    return (
+        f" (clearest loss: {name}, {worst.value.title} {worst.words.change}, {level} % CI "
+        f"{worst.words.interval})"
     )
 
 

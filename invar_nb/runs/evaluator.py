@@ -38,6 +38,8 @@ from ..comparison.units import FEWEST, counted
 from ..foundations.interval import Fallback, Interval, Shown, aligned, confidence_text
 from invar_nb.foundations.refuse import (
     PairingError,
+    Share,
+    TypedSize,
     UsageError,
     as_choice,
     as_count,
@@ -82,7 +84,8 @@ class MetricSpec:
     name: str  # a key of the metrics of a run
     direction: str | None = None  # HIGHER or LOWER, or in a word; None: as its name says
     scale: str = LINEAR  # or LOG, which compares ratios and needs positive values
-    # m: smaller improvements are noise; 0.02 and "2%" are 2 %, "0.02" is in the metric's unit
+    # m: smaller improvements are noise. A number is a share of the baseline's mean, as in
+    # the specification that this class follows, and so is "2%"; "0.02" is in the metric's unit
     improvement_threshold: float | str = 0.02
     significance_threshold: float = 0.05  # alpha, the largest p-value that is significant
 
@@ -1053,55 +1056,72 @@ def specs_of(rules: Rules) -> list[MetricSpec]:
             name,
             direction=DIRECTIONS[better[name]],
             scale=rules.scale.get(name, LINEAR),
-            improvement_threshold=margins.get(name, DEFAULT_MARGIN),
+            improvement_threshold=_plain_margin(margins.get(name, DEFAULT_MARGIN)),
             significance_threshold=round(1 - rules.level, 12),
         )
         for name in names
     ]
 
 
+def _plain_margin(margin: float | str) -> float | str:
+    "A margin as a `MetricSpec` has it, whose numbers are all shares."
+    return margin if isinstance(margin, str) else float(margin)
+
+
 def with_shares(
     rules: Rules,
     arms: Mapping[tuple[str, str], "RunsArm"],
 ) -> Rules:
-    """The rules with each margin that was given as text as a share of the baseline's mean.
+    """The rules with each margin as a `Share` of the baseline's mean, as reports store it.
 
-    The mean is that of all seeds that some candidate has too."""
+    A number is in the metric's unit, and so is text without %. The mean is that of all seeds
+    that some candidate has too."""
     named = rules.margin if isinstance(rules.margin, Mapping) else {"": rules.margin}
-    if not any(isinstance(margin, str) for margin in named.values()):
+    if all(margin is None or isinstance(margin, Share) for margin in named.values()):
         return rules
     _check_one_unit(rules)
     specs = {spec.name: spec for spec in specs_of(rules)}
     if "" in named:
         named = dict.fromkeys(specs, rules.margin)
-    shares = {}
-    for name, margin in named.items():
-        shares[name] = margin
-        if isinstance(margin, str):
-            shares[name] = _share_of_text(specs[name], margin, arms, rules)
+    shares = {
+        name: Share(_share_of_margin(specs[name], margin, arms, rules))
+        for name, margin in named.items()
+    }
     return replace(rules, margin=shares)
+
+
+def _size_of_runs(margin: float | str) -> TypedSize:
+    "A margin of runs taken apart; only text with % and a `Share` are shares of a mean."
+    if isinstance(margin, str):
+        return read_size(margin)
+    return TypedSize(float(margin), is_percent=isinstance(margin, Share))
 
 
 def _check_one_unit(rules: Rules) -> None:
     "Raise UsageError for one margin in the unit of several metrics."
     names = rules.metrics or tuple(rules.better)
-    margin = rules.margin
-    if len(names) > 1 and isinstance(margin, str) and not read_size(margin).is_percent:
+    if len(names) < 2 or isinstance(rules.margin, Mapping):
+        return
+    size = _size_of_runs(rules.margin)
+    if size.value and not size.is_percent:
         refuse(
             "study",
             "a margin in the metric's unit must name its metric",
-            f"margin={margin!r} for {', '.join(names)}",
-            f"Write margin={{{names[0]!r}: {margin!r}}}, or per cent of each mean: '2%'",
+            f"margin={rules.margin!r} for {', '.join(names)}",
+            f"Write margin={{{names[0]!r}: {rules.margin!r}}}, or per cent of each mean: '2%'",
             error=UsageError,
         )
 
 
-def _share_of_text(
-    spec: MetricSpec, text: str, arms: Mapping[tuple[str, str], "RunsArm"], rules: Rules
+def _share_of_margin(
+    spec: MetricSpec,
+    margin: float | str,
+    arms: Mapping[tuple[str, str], "RunsArm"],
+    rules: Rules,
 ) -> float:
-    "A margin as text as a share of the baseline's mean over the seeds that are compared."
-    size = read_size(text)
-    if size.is_percent or spec.scale == LOG:
+    "A margin as a share of the baseline's mean over the seeds that are compared."
+    size = _size_of_runs(margin)
+    if size.is_percent or spec.scale == LOG or not size.value:
         return size.value
     numeric = replace(spec, improvement_threshold=DEFAULT_MARGIN)
     values = compared_values(numeric, arms, **choice_of_seeds(rules))
@@ -1239,7 +1259,8 @@ def _values_over_seeds(runs: Sequence[ExperimentResult], metric: str) -> tuple[f
             "evaluate",
             "each seed must occur once",
             f"{len(runs)} runs of {len(values)} seeds",
-            "Of a table with several arms choose one: --column arm=optimizer=adamw",
+            "Of a table with several arms choose one: --column arm=optimizer=adamw (in Python "
+            "evaluate(frame[frame.optimizer == 'adamw'], metrics=['loss']))",
             error=UsageError,
         )
     return tuple(values[seed] for seed in sorted(values))

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['OF_THE_SHELL', 'SCORING', 'Compared', 'compare_all', 'find_arms', 'check_rows', 'collect_arms', 'say_divergence',
-           'check_scoring', 'check_no_tables', 'compare_models', 'typed_texts', 'evaluate_files', 'arms_alone',
-           'read_alone']
+           'check_scoring', 'check_no_tables', 'compare_models', 'typed_texts', 'evaluate_files', 'read_tasks',
+           'arms_alone', 'read_alone']
 
 # %% ../../nbs/shell/26_compare.ipynb #c002
 import tempfile
@@ -18,7 +18,13 @@ from ..arms.arm import Arm, is_frame
 from ..comparison.rows import BASELINE
 from ..comparison.rules import Rules
 from ..comparison.study import ModelOptions, Study, study
-from ..foundations.refuse import UsageError, of_part, refuse, suggest
+from invar_nb.foundations.refuse import (
+    UsageError,
+    named_arguments,
+    of_part,
+    refuse,
+    suggest,
+)
 from ..readers.named_columns import TABLE
 from ..readers.reader import Reading
 from ..readers.recognise import read_arms
@@ -214,6 +220,7 @@ def compare_models(
     part: str | None = None,  # of a table: the column of texts or tasks
     score: str | list | None = None,  # of a table or of tasks: the columns that are scores
     repeats: str = "refuse",  # of an id in a table; "mean" averages its rows
+    sums: bool = False,  # the losses of a table are sums over their rows, not means
     better: str | None = None,  # of scores in files: "higher" or "lower"
     by: list[str] | None = None,  # token classes to keep sums for: frequency, context
     rules: Rules = Rules(),
@@ -222,6 +229,10 @@ def compare_models(
     """Compare models, or results of other tools, with a baseline; the study that judges them.
 
     Models are scored, files and folders are read. UsageError, ContractError, PairingError.
+    Options of scoring are allow_pickle, batch_tokens, bos, concurrency, control, control_file,
+    device, divergence, documents, dtype, first_window, leak_text, max_length, normalize,
+    per_byte, prefix_token, revision, separator, stride, tokenizer, trust_remote_code,
+    windowing, windows and windows_seed.
     """
     check_scoring(scoring, "compare_models")
     check_no_tables(baseline, candidates)
@@ -242,6 +253,7 @@ def compare_models(
             column=_typed_columns(cluster=cluster, id=id, part=part),
             score=score and _listed(score),
             repeats=repeats,
+            sums=sums,
         ),
     )
     with tempfile.TemporaryDirectory() as folder:
@@ -302,6 +314,40 @@ def evaluate_files(
         metrics |= dict.fromkeys(find_metrics(asked, arm.kind, kinds, [arm]))
     rules = Rules(metrics=tuple(metrics), by=asked.by or None, level=asked.level)
     return report_of(study(arms, rules))
+
+
+@named_arguments
+def read_tasks(  # noqa: PLR0913 (a parameter for each way to read a table)
+    path: str | Path,  # a file or folder of losses, answers, scores, translations or runs
+    *,
+    score: str | list | None = None,  # of a table or of tasks: the columns that are scores
+    task: str | list | None = None,  # of folders with several; None: all
+    cluster: str | None = None,  # of a table: the column that says what examples belong to
+    id: str | None = None,  # of a table: the column that names the examples
+    part: str | None = None,  # of a table: the column of texts or tasks
+    repeats: str = "refuse",  # of an id in a table; "mean" averages its rows
+    sums: bool = False,  # the losses of a table are sums over their rows, not means
+    better: str | None = None,  # of scores: "higher" or "lower"
+    by: list[str] | None = None,  # columns to slice by; None: the usual ones
+    same_unit: bool = False,  # scores are in one unit, however far apart
+) -> dict[str, Arm]:  # task -> arm
+    """The arms in a file or folder of any tool that is recognised, by task.
+
+    What the command `evaluate` reads. ContractError, UsageError."""
+    columns = Columns(
+        task=task and _listed(task),
+        same_unit=same_unit,
+        column=_typed_columns(cluster=cluster, id=id, part=part),
+        score=score and _listed(score),
+        repeats=repeats,
+        sums=sums,
+    )
+    reading = as_reading(columns, better and _listed(better), by)
+    tasks = read_alone(str(path), reading, Path(path).name)
+    return {
+        name: arm if arm.model else arm.changed(model=Path(path).name)
+        for name, arm in tasks.items()
+    }
 
 
 def arms_alone(

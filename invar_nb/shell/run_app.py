@@ -30,7 +30,7 @@ from invar_nb.shell.error_lines import (
 )
 from .options import TYPED, suggest, usage
 from .out_folder import CHOSEN, OF_OTHERS, RESERVED
-from .terminal import answer, json_text, one_line, say
+from .terminal import answer, json_text, one_line, post_refusal, say
 
 # %% ../../nbs/shell/31_run_app.ipynb #c007
 class _Ending:
@@ -65,6 +65,8 @@ class _Ending:
             traceback.print_exception(kind, error, trace)
         is_closed = isinstance(error, (BrokenPipeError, SystemExit))
         self._print_line(line, is_closed)
+        if self.code != INTERRUPTED and not is_closed:
+            post_refusal(line, self.code)
         if self.as_json and not is_closed:
             self._print_object(line, type(error).__name__)
         return True

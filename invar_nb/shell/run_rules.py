@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cache
 
 from ..comparison.rules import Rules
+from ..foundations.refuse import Share
 from ..readers.named_columns import usual_direction
 from invar_nb.runs.evaluator import (
     LOG,
@@ -308,7 +309,7 @@ def rules_of_runs(job: Job, arms: RunsArms) -> Rules:
         scale={name: word for name, word in scale.items() if word != "linear"},
     )
     shares = {
-        spec.name: share_of_mean(spec, margins[spec.name], arms, **seeds)
+        spec.name: Share(share_of_mean(spec, margins[spec.name], arms, **seeds))
         for spec in specs_of(rules)
         if spec.name in margins
     }

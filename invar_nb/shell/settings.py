@@ -640,8 +640,9 @@ class Measured:
         "Column to slice by, or a field of lm-eval's documents or "
         "inspect's metadata. For a text: language, source, position (in the "
         "document), frequency (of the token) or context (tokens before it). "
-        "A comparison judges slices too, as one family, and they can make its exit code 1. "
-        "Repeatable. Default: for answers all columns, for a text its language.",
+        "A comparison judges these slices too, as one family, and they can make its exit code "
+        "1. Repeatable. Without it the slices of answers by their columns, and of a text by "
+        "its language, are described and not judged.",
         metavar="COLUMN",
     ) = None
     level: LevelOption = 0.95

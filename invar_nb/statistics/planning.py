@@ -15,7 +15,13 @@ import numpy as np
 from scipy.special import chdtr, chdtri, fdtri, ndtr, ndtri, stdtrit
 
 # %% ../../nbs/statistics/10_planning.ipynb #c021
-from ..foundations.refuse import UsageError, as_fraction, named_arguments, refuse
+from invar_nb.foundations.refuse import (
+    Share,
+    UsageError,
+    as_fraction,
+    named_arguments,
+    refuse,
+)
 from .jackknife import Jackknife
 from .serial import cosine_terms
 
@@ -286,7 +292,8 @@ def skewed_assurance(
 class Goal:
     "What a run is to promise; margin, half-width and change are in the unit of the metric."
 
-    margin: float | None = 0.02  # None or 0: none; then `expected` is to be shown, if given
+    # None or 0: none; then `expected` is to be shown, if given
+    margin: float | None = Share(0.02)
     expected: float = 0.0  # the true change that is planned for
     half_width: float | None = None  # largest half-width of the interval; None: any
     power: float = 0.8  # chance of the claim

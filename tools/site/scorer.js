@@ -1,6 +1,7 @@
 // The search: Sphinx's own, times the weight of a page, after the pages that answer what was asked.
 const WEIGHT = WEIGHTS;  // page -> weight: a way in stands above the source, an index of names below all
 const ASKED = QUESTIONS;  // page -> terms and questions that it answers
+const OPTION_ANCHORS = OPTIONS;  // option -> the anchors of its entries, in the order of the commands
 const SMALL_WORDS = new Set((
   "a about across all an and any are as at be best by calculate can choose compare compute do does for from get has have how " +
   "i if in into is it its make me mean means much my need needed of on one or our should so some take than that the their " +
@@ -12,16 +13,26 @@ var Scorer = {
   title: 15, partialTitle: 7, term: 5, partialTerm: 2,
 };
 const stem = (word) => new Stemmer().stemWord(word);
+const everyWordOf = (text) => splitQuery(text.toLowerCase().replaceAll("&", ""));  // W&B is a word
 const wordsOf = (text) => {
-  const words = splitQuery(text.toLowerCase().replaceAll("&", ""));  // W&B is a word
+  const words = everyWordOf(text);
   const large = words.filter((word) => !SMALL_WORDS.has(word));
   return [...new Set((large.length ? large : words).map(stem))];
 };
 const isSame = (a, b) => a === b || (Math.min(a.length, b.length) > 4 && (a.startsWith(b) || b.startsWith(a)));
 
+// The share of all words, small ones included, that two texts have in common. It decides between
+// "multiple comparisons" and "multiple comparisons with the best", which are otherwise the same.
+const TIE_BREAK = 0.05;
+const commonShare = (a, b) => {
+  const [first, second] = [a, b].map((text) => new Set(everyWordOf(text).map(stem)));
+  const common = [...first].filter((word) => second.has(word)).length;
+  return common / (first.size + second.size - common);
+};
+
 // Pages by how well what they answer agrees with a query: 1 for the same words, rare words count for more.
 const phrases = () => {
-  const known = Object.entries(ASKED).flatMap(([page, texts]) => texts.map((text) => ({ page, words: wordsOf(text) })));
+  const known = Object.entries(ASKED).flatMap(([page, texts]) => texts.map((text) => ({ page, text, words: wordsOf(text) })));
   const counts = new Map();
   known.forEach(({ words }) => words.forEach((word) => counts.set(word, (counts.get(word) || 0) + 1)));
   const worth = (word) => Math.log(1 + known.length / (counts.get(word) || 1));
@@ -33,11 +44,13 @@ const answering = (query) => {
   const sum = (words) => words.reduce((total, word) => total + parsed.worth(word), 0);
   const asked = wordsOf(query);
   const best = new Map();
-  parsed.known.forEach(({ page, words }) => {
+  parsed.known.forEach(({ page, text, words }) => {
     const hits = words.filter((word) => asked.some((other) => isSame(word, other)));
     const found = asked.filter((word) => words.some((other) => isSame(word, other)));
     const agreement = (sum(hits) + sum(found)) / (sum(words) + sum(asked));
-    if (agreement > 0.45 && agreement > (best.get(page) || 0)) best.set(page, agreement);
+    if (agreement <= 0.45) return;
+    const rank = agreement + TIE_BREAK * commonShare(text, query);
+    if (rank > (best.get(page) || 0)) best.set(page, rank);
   });
   return best;
 };
@@ -77,6 +90,11 @@ if (typeof Search !== "undefined") {
       const at = docnames.indexOf(page);
       return [page, titles[at], "", null, 1000 * agreement + (WEIGHT[page] ?? 0), filenames[at], "index"];
     });
+    const [option] = query.toLowerCase().match(/--[a-z][a-z-]*/) ?? [];
+    for (const anchor of (OPTION_ANCHORS[option] ?? []).slice(0, 1)) {
+      const page = "reference/command_line", at = docnames.indexOf(page);
+      answers.push([page, `${option} · ${titles[at]}`, `#${anchor}`, null, 1e5, filenames[at], "index"]);
+    }
     const large = [...terms].filter((term) => wordsOf(query).includes(term));
     const lookUp = (words) => perform(query, new Set(words), ...more);
     let hits = lookUp(large.length ? large : terms);

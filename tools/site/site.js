@@ -66,14 +66,29 @@ document.addEventListener("DOMContentLoaded", () => {
       if (cell.textContent.trim()) cell.dataset.label = heads[k + firstLabelled];
     }));
   });
-  // A printed table that is a little too wide has smaller letters; a wider one is scrolled.
+  // A printed table that is a little too wide has smaller letters; a wider one is scrolled. A
+  // table of intervals that is too wide wraps its cells, if that is enough.
   document.fonts.ready.then(() => {
     if (!matchMedia("(max-width: 46em)").matches) return;
+    const isTooWide = (table) => table.scrollWidth > table.parentElement.clientWidth + 1;
+    [...document.querySelectorAll("table.of-numbers")].filter(isTooWide).forEach((table) => {
+      table.classList.replace("of-numbers", "wrapped");
+      if (isTooWide(table)) table.classList.replace("wrapped", "of-numbers");
+    });
     document.querySelectorAll("div.cell_output pre").forEach((pre) => {
       const fits = pre.clientWidth / pre.scrollWidth;
       if (fits < 1 && fits >= 0.82) pre.style.fontSize = `${fits * parseFloat(getComputedStyle(pre).fontSize)}px`;
     });
     reachable();
+  });
+});
+
+// An option of a command has an address; a click on its name shows it.
+document.addEventListener("DOMContentLoaded", () => {
+  document.querySelectorAll("li span[id] > code").forEach((code) => {
+    const link = Object.assign(document.createElement("a"), { className: "to-itself", href: `#${code.parentElement.id}` });
+    code.replaceWith(link);
+    link.append(code);
   });
 });
 
