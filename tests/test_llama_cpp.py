@@ -675,3 +675,36 @@ def test_the_ranking_of_a_report_has_intervals_of_divergence_and_flips(tmp_path)
         assert float(shown[1]) == pytest.approx(low, rel=0.06)
         assert float(shown[2]) == pytest.approx(high, rel=0.06)
     assert shell("verify", out)[0] == 0
+
+
+def test_files_without_sizes_say_how_to_give_them(tmp_path):
+    "Logs of today's llama.cpp name no sizes, and nothing said what would order by size."
+    from shutil import copy
+
+    from invar_nb.shell.candidates import bits_of_gguf, gguf_beside
+
+    for name, source in (("f16", "base"), ("q8", "base"), ("q4", "tuned")):
+        copy(REAL / f"{source}.kld", tmp_path / f"{name}.kld")
+    files = [tmp_path / f"{name}.kld" for name in ("f16", "q8", "q4")]
+    code, _, err = shell("compare", *files, "--out", tmp_path / "r")
+    said = " ".join(err.split())
+    assert code == 0 and "give the BPW that llama-quantize prints: --size q8=BITS" in said, err
+    assert "--size" not in shell("compare", *files[:2], "--out", tmp_path / "one")[2]
+    # a GGUF with 6 weights in 32 bits each, of the name of the file or ending in it
+    text = b"GGUF" + struct.pack("<IQQ", 3, 1, 0)
+    entry = struct.pack("<Q", 1) + b"w" + struct.pack("<IQQIQ", 2, 2, 3, 0, 0)
+    header = text + entry
+    model = header + bytes(-len(header) % 32) + bytes(24)
+    for name in ("q8.gguf", "small-q4.gguf"):
+        (tmp_path / name).write_bytes(model)
+    assert bits_of_gguf(tmp_path / "q8.gguf") == 32 and bits_of_gguf(files[0]) is None
+    assert gguf_beside(files[2]).name == "small-q4.gguf" and gguf_beside(files[0]) is None
+    code, _, err = shell("compare", *files, "--out", tmp_path / "s")
+    said = " ".join(err.split())
+    assert code == 0 and "of the GGUFs beside them: --size q8=32 --size q4=32" in said, err
+    options = re.findall(r"--size \S+", said)
+    words = " ".join(options).split()
+    code, out, err = shell("compare", *files, *words, "--out", tmp_path / "t")
+    assert code == 0 and re.search(r"^ +bits ", out, re.M) and "GGUFs" not in err, out + err
+    (tmp_path / "other-q4.gguf").write_bytes(model)  # two could be meant
+    assert gguf_beside(files[2]) is None

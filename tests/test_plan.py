@@ -529,7 +529,7 @@ def test_a_candidate_that_changed_nothing_needs_no_plan_beside_others(tmp_path):
     assert code == 3 and "the pilot must show some spread" in err
 
 
-def test_several_scores_and_several_models_are_refused_in_words(tmp_path):
+def test_several_scores_are_refused_in_words(tmp_path):
     for name, shift in (("a", 0), ("b", 0.2)):
         rows = [f"{i},{i % 5 / 5},{1 + i % 7 / 9 + shift * (i % 3)}" for i in range(40)]
         (tmp_path / f"{name}.csv").write_text("\n".join(["id,f1,seconds", *rows]) + "\n")
@@ -541,8 +541,6 @@ def test_several_scores_and_several_models_are_refused_in_words(tmp_path):
     assert "Give one --score, such as --score f1" in err
     cure = ("--score", "seconds", "--better", "lower", "--margin", "0.1")
     assert shell("plan", *files, *cure)[0] == 0
-    code, _, err = shell("plan", "org/a", "org/b", "org/c", "--text", files[0])
-    assert code == 2 and "a pilot of models takes one candidate; got org/b, org/c" in err, err
 
 
 def test_three_arms_of_one_table_are_planned(tmp_path):
@@ -558,6 +556,7 @@ def test_three_arms_of_one_table_are_planned(tmp_path):
     assert code == 0 and "of 2 comparisons" in out and "seeds, for lion" in out, out + err
 
 
+<<<<<<< HEAD
 def test_several_metrics_of_a_study_file_and_slices_are_refused_with_a_cure(tmp_path):
     "A plan took the first metric of a study file without a word."
     rows = [f"{i},{'ab'[i % 2]},{'ab'[(i // 3) % 2]},{0.5 + i % 5 / 10}" for i in range(60)]
@@ -594,6 +593,38 @@ def test_seeds_are_not_tested_until_decided_and_the_refusal_leads_to_a_plan(tmp_
     assert code == 2 and "a test after each new seed would find changes by chance" in err, err
     assert "Plan their number first: invar-nb plan" in err
     assert shell("plan", *tables, *metric, "--margin", "1%")[0] == 0
+=======
+def test_several_models_are_planned_from_one_pilot(models, monkeypatch):
+    "Each candidate that had to be scored needed a plan, and a baseline, of its own."
+    monkeypatch.chdir(models)
+    (models / "sub").mkdir(exist_ok=True)
+    for name, bits in (("q8", 8), ("sub/q5", 5)):
+        if not (models / name).exists():
+            quantised_copy(demo_model("base"), models / name, bits=bits)
+    options = ("--text", "docs.jsonl", "--max-length", "32", "--pilot", "40", "--margin", "3%")
+    words = ("plan", "base", "q8", "sub/q5", "tuned", *options, "--out", "several")
+    code, out, err = shell(*words)
+    assert code == 0 and "The largest need of 3 comparisons is" in out, out + err
+    files = {path.name for path in (models / "several").iterdir()}
+    assert files == {"plan.json", "baseline.jsonl", "q8.jsonl", "q5.jsonl", "tuned.jsonl"}
+    facts = json.loads((models / "several/plan.json").read_text())
+    of_each = {plan["candidate"]: plan["needed"] for plan in facts["plans"]}
+    assert [*of_each] == sorted(of_each, key=lambda name: -of_each[name]["windows"])
+    assert facts["needed"] == next(iter(of_each.values()))
+    # the same plans as from the saved pilot, and as of each by itself
+    again = re.search(r"from the same pilot: invar-nb (.*) --margin 1%", out)[1]
+    from_files = json.loads(shell(*shlex.split(again), "--margin", "3%", "--json")[1])
+    assert {plan["candidate"] for plan in from_files["plans"]} == {*of_each}
+    code, alone, err = shell("plan", "base", "q8", *options, "--json", "--out", "alone")
+    assert code == 0 and json.loads(alone)["needed"]["windows"] == of_each["q8"]["windows"]
+    # --force replaces it, also where its pilots had other names
+    fewer = ("plan", "base", "q8", *options, "--out", "several", "--force", "-q")
+    assert shell(*fewer)[0] == 0
+    files = {path.name for path in (models / "several").iterdir()}
+    assert files == {"plan.json", "baseline.jsonl", "candidate.jsonl"}
+    if plan := re.search(r"run: invar-nb (compare .*)", out):
+        assert all(name in plan[1] for name in ("q8", "sub/q5", "tuned"))
+>>>>>>> a
 
 
 def test_a_plan_takes_two_models_as_compare_does(tmp_path):

@@ -4,9 +4,11 @@
 
 # %% auto #0
 __all__ = ['RESERVED_NAMES', 'short_name', 'names_of_paths', 'name_candidates', 'model_in', 'called_by_model', 'say_baselines',
-           'given_sizes', 'with_sizes', 'say_equal_sizes', 'say_stored_bits']
+           'given_sizes', 'with_sizes', 'say_equal_sizes', 'say_stored_bits', 'gguf_beside', 'bits_of_gguf',
+           'bits_beside', 'say_sizes_beside']
 
 # %% ../../nbs/shell/22_candidates.ipynb #cd03
+import math
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,6 +18,7 @@ from ..arms.arm import Arm
 from ..comparison.ranking import SIZES
 from ..comparison.rows import BASELINE, CONTROL, POOLED
 from ..files.answers import kept_model
+from ..files.gguf_header import read_gguf_header
 from ..files.losses import open_losses
 from ..foundations.store import as_path
 from .margins import as_numbers
@@ -264,3 +267,61 @@ def say_stored_bits(
         + " ".join(options),
         quiet,
     )
+
+# %% ../../nbs/shell/22_candidates.ipynb #cdgg2
+def gguf_beside(path: Path) -> Path | None:
+    "The GGUF beside a file with the name of that file, or the only one whose name ends in it."
+    same = path.with_suffix(".gguf")
+    if same.is_file():
+        return same
+    ending = re.compile(rf"[-._]{re.escape(path.stem)}$", re.I)
+    models = [file for file in path.parent.glob("*.gguf") if ending.search(file.stem)]
+    return models[0] if len(models) == 1 else None
+
+
+def bits_of_gguf(path: Path) -> float | None:
+    "The bits per weight that a GGUF holds, as llama.cpp prints them; None for another file."
+    try:
+        header = read_gguf_header(path)
+    except (ValueError, OSError):
+        return None
+    n_weights = sum(math.prod(tensor.shape) for tensor in header.tensors)
+    if not n_weights:
+        return None
+    return 8 * (path.stat().st_size - header.tensors_begin) / n_weights
+
+
+def bits_beside(paths: Mapping[str, Path]) -> dict[str, float]:
+    "Name -> bits per weight of the GGUF beside the file, of the names that have one."
+    models = {name: gguf_beside(path) for name, path in paths.items()}
+    bits = {name: bits_of_gguf(model) for name, model in models.items() if model is not None}
+    return {name: number for name, number in bits.items() if number}
+
+
+def _has_sizes(arms: Mapping[tuple[str, str], Arm]) -> bool:
+    "Whether the size of a model is known."
+    return any({*SIZES} & arm.provenance.keys() for arm in arms.values())
+
+
+def say_sizes_beside(
+    arguments: Mapping[str, str],  # name -> the file of an arm
+    arms: Mapping[tuple[str, str], Arm],  # (name, part) -> arm
+    quiet: bool,
+) -> None:
+    "Print the --size options for files of llama.cpp that name no sizes of their models."
+    paths = {name: Path(file) for name, file in arguments.items()}
+    are_of_llama_cpp = {path.suffix for path in paths.values()} <= {".log", ".kld"}
+    if not are_of_llama_cpp or _has_sizes(arms):
+        return
+    bits = bits_beside(paths)
+    if paths.keys() - bits.keys() <= {BASELINE}:
+        sizes = [f"{name}={number:.3g}" for name, number in bits.items()]
+        text = "to order by the sizes of the GGUFs beside them:"
+    else:
+        sizes = [f"{name}=BITS" for name in paths if name != BASELINE]
+        text = (
+            "these files name no sizes of models (llama-perplexity -lv 4 prints them into a "
+            "log); to order by size, give the BPW that llama-quantize prints:"
+        )
+    options = " ".join(f"--size {shlex.quote(size)}" for size in sizes)
+    say(f"{text} {options}", quiet)

@@ -29,7 +29,7 @@ import invar_nb
 from .error_lines import OK, REFUSED, REGRESSED, TYPED_WORDS, describe_error
 from .help_text import HelpCommand, HelpGroup
 from .options import TYPED, grouped, panel, suggest, usage
-from .out_folder import PLAN_FILES, check_out, free_out
+from .out_folder import check_out, free_out, plan_files_in
 from .run_app import run_app
 from invar_nb.shell.settings import (
     Asked,
@@ -335,7 +335,7 @@ def plan(
     baseline: _Baseline = None,
     candidates: _argument(
         "CANDIDATE...",
-        "The edited model; of files also several, each of which is planned.",
+        "The edited model, or several, each of which is planned.",
         list[str] | None,
     ) = None,
     force: Force = False,
@@ -359,7 +359,7 @@ def plan(
     say(f"invar-nb plan: {names}", output.quiet)
     folder = out or Path("invar-nb-plan")
     if out or scoring.text:
-        folder = free_out(folder, force, replaces=PLAN_FILES)
+        folder = free_out(folder, force, replaces=plan_files_in(folder))
     from invar_nb.shell.plan import save_plan
 
     return save_plan(arguments, planning, job, folder, force=force, save=out is not None)

@@ -36,6 +36,7 @@ from invar_nb.shell.candidates import (
     name_candidates,
     say_baselines,
     say_equal_sizes,
+    say_sizes_beside,
     say_stored_bits,
     short_name,
     with_sizes,
@@ -91,6 +92,7 @@ def compare_all(
     elif len(names) > 1:
         say_equal_sizes(arms, job.output.quiet)
         say_stored_bits(arms, job.output.quiet)
+        say_sizes_beside(comparison.arguments, arms, job.output.quiet)
     say_divergence(comparison)
     kinds_of_parts = {part: arm.kind for (_, part), arm in arms.items()}
     rules = rules or find_rules(job, kinds_of_parts, arms)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['SIZE', 'ZERO', 'NOUNS', 'find_goal', 'check_goal', 'asked_of', 'check_perplexity', 'PilotText', 'plan_models',
-           'next_command', 'Plans', 'names_of_comparisons', 'plan_files', 'find_plan', 'check_source',
+           'next_command', 'Plans', 'names_of_comparisons', 'plan_files', 'plan_each', 'find_plan', 'check_source',
            'check_deviation', 'save_plan']
 
 # %% ../../nbs/shell/27_plan.ipynb #c002
@@ -45,7 +45,7 @@ from .file_arms import arms_of_files, as_reading
 from .jobs import Offered, find_rules
 from .open_models import find_cache
 from .options import TYPED, as_typed, given_options, refuse_unread, usage
-from .out_folder import PLAN_FILES
+from .out_folder import plan_files_in
 from .run_rules import check_runs
 from .score_arms import score_arms
 from .settings import Asked, Comparing, Job, Planning, Scoring
@@ -274,33 +274,19 @@ class PilotText:
 
 # %% ../../nbs/shell/27_plan.ipynb #c017
 def plan_models(
-    arguments: dict[str, str],  # baseline and candidate -> as typed; a model among them
+    arguments: dict[str, str],  # baseline and candidates -> as typed; a model among them
     planning: Planning,
     job: Job,
     journals: dict[str, Path],  # name -> file that keeps finished windows
     out: Path,  # of the plan
-) -> tuple[Plan, dict]:  # and the arms of the pilot
+) -> tuple["Plans", dict]:  # and the arms of the pilot
     """Score a pilot with the models, then plan how many windows of the text are needed.
 
-    Returns the plan, and name -> arm of the pilot.
+    Returns the plan of each candidate, and name -> arm of the pilot.
     """
     check_perplexity(planning)
     scoring = job.scoring
-    must = "plan computes how many windows to score"
-    if scoring.per_byte:
-        usage(must, "--per-byte", "Leave it out")
-    if scoring.windows:
-        usage(
-            must,
-            f"--windows {scoring.windows}",
-            _cure_of_windows(arguments, planning, scoring),
-        )
-    if len(scoring.texts) != 1:
-        usage(
-            "a pilot with models needs one text",
-            ", ".join(scoring.texts) or "none",
-            "Give one --text FILE; only compare takes several",
-        )
+    _check_text_of_pilot(arguments, planning, scoring)
     if planning.gate:
         gate_limit(planning.gate, METRICS["perplexity"], 1.0)  # before anything is scored
     goal, rules = find_goal(planning, job, "losses")
@@ -318,19 +304,48 @@ def plan_models(
         cache=find_cache(scoring, job.output.quiet),
     )
     arms = {name: text.arm(scored[name, ""]) for name in arguments}
-    models = sum(arm_kind(argument) in SCORED for argument in arguments.values())
-    try:
-        plan = plan_comparison(
-            pair(**arms),
+    n_scored = sum(arm_kind(argument) in SCORED for argument in arguments.values())
+    supply = text.supply(n_scored)
+
+    def plan_of(name: str, part: str) -> Plan:
+        "The plan of the comparison of one candidate."
+        return plan_comparison(
+            pair(arms[BASELINE], arms[name]),
             goal=goal,
             units=rules.units,
             gate=planning.gate,
-            supply=text.supply(models),
+            supply=supply,
         )
+
+    try:
+        plans = plan_each([(name, "") for name in arms if name != BASELINE], plan_of)
     except ContractError:  # scoring this pilot again would end here again
         discard_journals(journals.values())
         raise
-    return replace(plan, next=next_command(plan, arguments, planning, scoring)), arms
+    return plans.followed_by(next_command(plans.largest, arguments, planning, scoring)), arms
+
+
+def _check_text_of_pilot(
+    arguments: dict[str, str],  # as of `plan_models`
+    planning: Planning,
+    scoring: Scoring,
+) -> None:
+    "Raise UsageError for windows that were chosen beforehand, and unless there is one text."
+    must = "plan computes how many windows to score"
+    if scoring.per_byte:
+        usage(must, "--per-byte", "Leave it out")
+    if scoring.windows:
+        usage(
+            must,
+            f"--windows {scoring.windows}",
+            _cure_of_windows(arguments, planning, scoring),
+        )
+    if len(scoring.texts) != 1:
+        usage(
+            "a pilot with models needs one text",
+            ", ".join(scoring.texts) or "none",
+            "Give one --text FILE; only compare takes several",
+        )
 
 
 def _cure_of_windows(
@@ -372,6 +387,11 @@ class Plans:
 
     by_key: Mapping[tuple[str, str], Plan]  # (candidate, part) -> plan, largest need first
     unchanged: Sequence[tuple[str, str]] = ()  # without spread: the models do the same there
+
+    def followed_by(self, command: str) -> "Plans":
+        "The plans with the command line of the planned comparison, of all candidates."
+        plans = {key: replace(plan, next=command) for key, plan in self.by_key.items()}
+        return replace(self, by_key=plans)
 
     @classmethod
     def of_one(cls, plan: Plan) -> "Plans":
@@ -475,8 +495,13 @@ def plan_files(
     _check_one_score(arms.values(), planning)
     names = [*arguments][1:] or [BASELINE]
     parts = dict.fromkeys(part for _, part in arms)
-    keys = [*product(names, parts)]
-    return _plan_each(arms, keys, planning, job)
+
+    def plan_of(name: str, part: str) -> Plan:
+        "The plan of one comparison; of one file the baseline is the only arm."
+        pilot = {arm: arms[arm, part] for arm in dict.fromkeys([BASELINE, name])}
+        return _plan_of_pilot(pilot, part, planning, job)
+
+    return plan_each([*product(names, parts)], plan_of)
 
 
 def _check_one_agreed(planning: Planning, job: Job) -> None:
@@ -507,22 +532,18 @@ def _check_one_score(arms: Iterable[Arm], planning: Planning) -> None:
     )
 
 
-def _plan_each(
-    arms: Mapping[tuple[str, str], Arm],  # (name, part) -> arm
+def plan_each(
     keys: Sequence[tuple[str, str]],  # (candidate, part) of each comparison
-    planning: Planning,
-    job: Job,
+    plan_of: Callable[[str, str], Plan],  # gives the plan for candidate and part
 ) -> Plans:
     "Plan each comparison; ContractError where no pilot shows any spread."
     names = names_of_comparisons(keys)
     plans = {}
     unchanged: dict[tuple[str, str], ContractError] = {}
     for name, part in keys:
-        # of one file, with an assumed correlation, the baseline is the only arm
-        pilot = {arm: arms[arm, part] for arm in dict.fromkeys([BASELINE, name])}
         try:
             with of_part(names[name, part] if len(keys) > 1 else ""):
-                plans[name, part] = _plan_of_pilot(pilot, part, planning, job)
+                plans[name, part] = plan_of(name, part)
         except ContractError as error:
             if error.code != "no_spread":
                 raise
@@ -627,23 +648,9 @@ def find_plan(
     check_source(planning, kinds, has_models, arguments)
     if has_models:
         _check_read_by_models(planning, job)
-        _check_one_candidate(arguments)
-        plan, arms = plan_models(arguments, planning, job, journals, out)
-        return Plans.of_one(plan), arms
+        return plan_models(arguments, planning, job, journals, out)
     _check_read_by_files(planning, job, kinds)
     return plan_files(arguments, kinds, planning, job), {}
-
-
-def _check_one_candidate(arguments: Mapping[str, str]) -> None:
-    "Raise UsageError for several candidates of which a pilot would have to be scored."
-    candidates = [argument for name, argument in arguments.items() if name != BASELINE]
-    if len(candidates) > 1:
-        usage(
-            "a pilot of models takes one candidate",
-            ", ".join(candidates),
-            "Give BASELINE and the candidate that you expect to change most; or save the "
-            "losses of each with invar-nb score, and plan from these files",
-        )
 
 
 def _check_read_by_models(planning: Planning, job: Job) -> None:
@@ -737,25 +744,30 @@ def save_plan(
     Nothing is saved where no pilot was scored and `save` is False. Returns what the command
     prints: (facts for --json, a sentence).
     """
-    journals = {name: out.parent / f".{out.name}.{name}.journal" for name in arguments}
+    stems = {name: name.replace("/", "-") for name in arguments}
+    journals = {
+        name: out.parent / f".{out.name}.{stem}.journal" for name, stem in stems.items()
+    }
     plans, arms = find_plan(arguments, planning, job, journals, out)
     facts = plans.facts()
     text = str(plans)
     if not arms and not save:
         return facts, text
+    if len(arms) > 2:
+        facts["pilots"] = [f"{stems[name]}.jsonl" for name in arms]
     data = json.dumps(facts, sort_keys=True, indent=1, allow_nan=False)
     files = {"plan.json": f"{data}\n".encode()}
     for name, arm in arms.items():
-        files[f"{name}.jsonl"] = losses_bytes(arm)
+        files[f"{stems[name]}.jsonl"] = losses_bytes(arm)
     finish(
         journals.values(),
         digest(files["plan.json"]),
-        lambda: write_folder(out, files, force=force, replaces=PLAN_FILES),
+        lambda: write_folder(out, files, force=force, replaces=plan_files_in),
     )
     facts["plan"] = str(out / "plan.json")
     text += f"\n  plan: {facts['plan']}"
     if arms:
-        pilot = [str(out / f"{name}.jsonl") for name in arms]
+        pilot = [str(out / f"{stems[name]}.jsonl") for name in arms]
         again = shlex.join(["invar-nb", "plan", *pilot])
         text += f"\n  another goal, from the same pilot: {again} --margin 1%"
     return facts, text
