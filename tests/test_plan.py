@@ -556,7 +556,6 @@ def test_three_arms_of_one_table_are_planned(tmp_path):
     assert code == 0 and "of 2 comparisons" in out and "seeds, for lion" in out, out + err
 
 
-<<<<<<< HEAD
 def test_several_metrics_of_a_study_file_and_slices_are_refused_with_a_cure(tmp_path):
     "A plan took the first metric of a study file without a word."
     rows = [f"{i},{'ab'[i % 2]},{'ab'[(i // 3) % 2]},{0.5 + i % 5 / 10}" for i in range(60)]
@@ -593,7 +592,8 @@ def test_seeds_are_not_tested_until_decided_and_the_refusal_leads_to_a_plan(tmp_
     assert code == 2 and "a test after each new seed would find changes by chance" in err, err
     assert "Plan their number first: invar-nb plan" in err
     assert shell("plan", *tables, *metric, "--margin", "1%")[0] == 0
-=======
+
+
 def test_several_models_are_planned_from_one_pilot(models, monkeypatch):
     "Each candidate that had to be scored needed a plan, and a baseline, of its own."
     monkeypatch.chdir(models)
@@ -624,7 +624,6 @@ def test_several_models_are_planned_from_one_pilot(models, monkeypatch):
     assert files == {"plan.json", "baseline.jsonl", "candidate.jsonl"}
     if plan := re.search(r"run: invar-nb (compare .*)", out):
         assert all(name in plan[1] for name in ("q8", "sub/q5", "tuned"))
->>>>>>> a
 
 
 def test_a_plan_takes_two_models_as_compare_does(tmp_path):
