@@ -520,7 +520,7 @@ def test_the_environment_is_free_and_a_schema_of_before_is_refused(tmp_path):
 SENTENCES = {  # last names of fields that hold words
     *("because", "sentence", "sentences", "headline", "rationale", "signature", "details"),
     *("doubts", "warnings", "conventions", "words", "beside", "over", "speaks_of", "reason"),
-    *("missing", "note", "notes", "title", "brief"),
+    *("missing", "note", "notes", "title", "brief", "word"),
 }
 
 
