@@ -295,7 +295,7 @@ def _refuse_left_out(
 def scores_of(
     values: object,  # shape (n,): array, list or Series; its index has the ids
     score: str,  # name of the numbers, such as "f1"
-    better: str | None,  # "higher" or "lower"; None: as the name implies
+    better: str | Mapping[str, str] | None,  # "higher" or "lower"; None: as the name implies
     clusters: Sequence | None = None,  # shape (n,): to what each item belongs
     intersect: bool = False,  # leave out the items without a number
 ) -> Scores:
@@ -303,6 +303,8 @@ def scores_of(
 
     Raises UsageError if it is not known whether higher is better, and ContractError for a
     missing number that is not left out."""
+    if isinstance(better, Mapping):
+        better = better.get(score)
     direction = better or usual_direction(score)
     if direction is None:
         refuse(
@@ -384,7 +386,7 @@ def arms_of_arrays(
     Raises ContractError, PairingError, UsageError."""
     _check_shapes(arrays, where)
     for name in ("by", "id", "part", "repeats", "sums"):
-        if options.get(name):
+        if _is_said(options.get(name)):
             refuse(
                 where,
                 f"{name} is about columns of a table",
@@ -403,6 +405,13 @@ def arms_of_arrays(
         for numbers, names in zip(values, clusters, strict=True)
     ]
     return dict(zip(arrays, arms, strict=True))
+
+
+def _is_said(option: object) -> bool:
+    "Whether an option has a value: an array or a Series is one, however it is compared."
+    if hasattr(option, "__len__"):
+        return len(option) > 0
+    return option is not None and option is not False
 
 
 def _check_shapes(arrays: Mapping[object, object], where: str) -> None:

@@ -101,6 +101,22 @@ def _has(row: Row, name: str, value: str | None) -> bool:
     return value in (getattr(row.key, name), _name_in(row, name))
 
 
+def _row_of_parts(rows: Sequence[Row], name: object) -> Row:
+    "The row of a metric, which of several parts is the pooled one; KeyError if none is."
+    parts = dict.fromkeys(row.key.part for row in rows)
+    if len(parts) == 1:
+        return rows[0]
+    pooled = [row for row in rows if row.role == "pooled"]
+    if not pooled:
+        key = rows[0].key
+        raise KeyError(
+            f"{name} is a metric of several parts, {listed(parts)}; write "
+            f"select(candidate={key.candidate!r}, part={key.part!r}, "
+            f"metric={_name_in(rows[0], 'metric')!r}, slice=None)"
+        )
+    return pooled[0]
+
+
 class Table(Shown):
     "Base of Study: finds rows by their keys; numbers such as `delta` are those of `row`."
 
@@ -165,8 +181,9 @@ class Table(Shown):
     def __getitem__(self, name: str | Key | tuple[str, str]) -> Row:
         """The row of a metric on all items, the leading one of a candidate, that of a key.
 
-        study["q4", "f1"] is a metric of one candidate. Raises KeyError if there is none, or
-        if several candidates have the metric."""
+        study["q4", "f1"] is a metric of one candidate. Of several parts a metric is the
+        pooled one. Raises KeyError if there is none, if several candidates have the metric,
+        or several parts that are not pooled."""
         rows = [row for row in self.rows if row.key == name]
         rows = rows or self._rows_of_both(name) or self._rows_named(name)
         if not rows:
@@ -178,6 +195,8 @@ class Table(Shown):
                 f"{name} is a metric of several candidates, {listed(candidates)}; write "
                 f"select(candidate={key.candidate!r}, metric={key.metric!r}, slice=None)"
             )
+        if name not in candidates:
+            return _row_of_parts(rows, name)
         return rows[0]
 
     def _rows_of_both(self, names: object) -> list[Row]:

@@ -9,6 +9,7 @@ __all__ = ['USUAL', 'ARRAYS', 'BESIDE', 'DOCUMENTS', 'PARTS', 'GROUPS', 'COUNTS'
 
 # %% ../../nbs/readers/06_named_columns.ipynb #5c7cb1cc
 import math
+import numbers
 import os
 import re
 import shlex
@@ -787,6 +788,40 @@ def _items_of(table: Table, choice: _Choice) -> Sequence:
     return range(len(table))
 
 
+_LIKE_ID = re.compile(r"(id|key|idx|index|no|nr|num|number|name)$", re.IGNORECASE)
+
+
+def _has_row_numbers(frame: object) -> bool:
+    "Whether nothing names the rows of a DataFrame but their numbers from 0."
+    index = getattr(frame, "index", range(len(frame)))
+    is_named = getattr(index, "name", None) is not None or "id" in map(str, frame.columns)
+    return not is_named and len(frame) > 1 and [*index] == [*range(len(frame))]
+
+
+def _could_name_rows(name: str, cells: Sequence) -> bool:
+    "Whether a column has other texts in each row, or whole numbers under the name of an id."
+    if any(isinstance(cell, numbers.Integral) for cell in cells):
+        return bool(_LIKE_ID.search(name)) and len({*cells}) == len(cells)
+    return _may_be_ids(cells)
+
+
+def _check_row_numbers(frame: object, unused: Collection[str]) -> None:
+    """Refuse row numbers as ids where a column that is not read could name the rows.
+
+    Rows of a shuffled DataFrame would be paired with other examples."""
+    if not _has_row_numbers(frame):
+        return
+    for name in unused:
+        if _could_name_rows(name, _cells_in_frame(frame[name])):
+            refuse(
+                "read_plain: DataFrame",
+                "a column must name the rows where one can",
+                f"the numbers of the rows, beside column {name!r}",
+                f"Say id={name!r}; or, if rows stand in one order in all tables, give each "
+                'the column id: old.reset_index(names="id")',
+            )
+
+
 def read_columns(
     path: object,  # a file, a DataFrame, or a table that was read with all its columns
     roles: Roles,
@@ -798,6 +833,8 @@ def read_columns(
         table = _table_in_memory(path, fields, rows)
         choice = _Choice(roles=roles, where=table.where)
         choice.keep(table.names)
+        if is_frame(path) and choice.names.get("id") == "id":
+            _check_row_numbers(path, choice.unused)
     else:
         choice = _Choice(roles=roles, where=f"read_plain: {path}")
         table = read_table(
@@ -1147,12 +1184,14 @@ def _slice_of_documents(
 # %% ../../nbs/readers/06_named_columns.ipynb #01y0p7v6
 def _directions_of_user(
     names: Sequence[str],
-    better: str | Sequence[str] | None,  # WORD, or NAME=WORD
+    better: str | Sequence[str] | Mapping[str, str] | None,  # WORD, NAME=WORD, {NAME: WORD}
     where: str,
 ) -> dict[str, str]:
     "Score -> 'higher' or 'lower', as far as the user said it; '' is for all other scores."
     words: dict[str, str] = {}
     texts = [better] if isinstance(better, str) else better or ()
+    if isinstance(better, Mapping):
+        texts = [f"{name}={word}" for name, word in better.items()]
     for text in texts:
         name, _, word = text.rpartition("=")
         as_choice(word, ("higher", "lower"), where=where, name="better", error=UsageError)

@@ -10,14 +10,14 @@ __all__ = ['FORM', 'ROUNDED', 'SIZED_IN', 'PROMISES', 'GATE_LINE', 'SIZES', 'FAC
 # %% ../../nbs/report/15_plan.ipynb #59d9fa9a
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from operator import itemgetter
 
 import numpy as np
 
-from ..arms.arm import is_frame
+from ..arms.arm import is_frame, listed
 from ..arms.pair import Pair
 from ..arms.pilot import Supply, share_between, with_tails
 from ..arms.window_losses import WindowLosses
@@ -901,6 +901,20 @@ def _split_options(options: Mapping[str, object]) -> tuple[dict, dict]:
     return promises, choices
 
 
+def _only_metric(metrics: str | Sequence[str]) -> str | None:
+    "The metric of a plan, said as `compare` takes it; UsageError for several."
+    names = [metrics] if isinstance(metrics, str) else [*metrics]
+    if len(names) > 1:
+        refuse(
+            "plan_comparison",
+            "a plan must be of one metric",
+            listed(names),
+            f"Plan each by itself: metric={names[0]!r}",
+            error=UsageError,
+        )
+    return names[0] if names else None
+
+
 def _measured(
     source: object, candidate: object, metric: str | None, choices: Mapping[str, object]
 ) -> object:
@@ -1060,6 +1074,7 @@ def plan_comparison(
     >>> plan_comparison("old.csv", "new.csv", expected="1%")
     """
     promises, choices = _split_options(options)
+    metric = metric or _only_metric(choices.pop("metrics", ()))
     source = _measured(source, candidate, metric, choices)
     goal = _goal_of(source, goal, promises, metric)
     evidence = evidence_of(source, goal, units=units, metric=metric, correlation=correlation)

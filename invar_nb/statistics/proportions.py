@@ -93,7 +93,8 @@ def pass_at_k(
             where,
             "n and c must be two counts of one problem",
             "one entry a problem",
-            "Call it for each problem; bootstrap_interval takes the results",
+            "Call it for each problem: shares = [pass_at_k(*nc, k) for nc in zip(n, c)]; "
+            "bootstrap_interval(shares, [1] * len(shares)) is the interval of their mean",
             code="shape",
         )
     n = as_count(n, where=where, name="n")
