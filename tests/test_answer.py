@@ -811,6 +811,13 @@ def test_a_terminal_shows_the_intervals_of_divergence_and_flips(n_candidates, pa
     )
 
 
+def test_flips_keep_their_line_where_the_divergence_is_judged():
+    "A table of one comparison had a head and no line."
+    document = report_of(compare(with_divergence(), margin={"kl_divergence": 0.1})).content
+    below = summary(document, width=60).split("\n\n")[2]
+    assert re.search(r"flips, % \(95 % CI\)\nperplexity +\d\S* \(", below), below
+
+
 @pytest.mark.parametrize("n_clusters, each", [(60, ""), (30, "2"), (13, "4.62")])
 def test_needed_clusters_are_counted_in_examples_too(n_clusters, each):
     "A benchmark may have 67 kinds of questions: nobody can add 347 of them."

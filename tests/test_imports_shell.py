@@ -695,6 +695,28 @@ def test_a_card_names_the_file_of_the_text_where_nothing_else_names_the_data(she
         ) not in (tmp_path / "k" / "report.json").read_text()
 
 
+def test_each_text_of_a_card_has_a_dataset_of_its_own(shell, tmp_path):
+    "The name of one dataset was written beside every text of the report."
+    yaml = pytest.importorskip("yaml")
+    pytest.importorskip("huggingface_hub")
+    both = with_divergence()
+    arms = {("baseline", text): both.baseline for text in ("drama", "wiki")} | {
+        ("int8", text): both.candidate for text in ("drama", "wiki")
+    }
+    study(arms).report().save(tmp_path / "k")
+    code, _, err = shell("card", "k", "--dataset", "wikitext-2", out=None)
+    assert code == 2 and "of each text or task of the report; got 'wikitext-2'" in err, err
+    assert "Write --dataset drama=NAME --dataset wiki=NAME." in err
+    cure = ("--dataset", "drama=plays", "--dataset", "wiki=wikitext-2")
+    index = yaml.safe_load(shell("card", "k", *cure, out=None)[1])["model-index"]
+    found = {(r["dataset"]["config"], r["dataset"]["name"]) for r in index[0]["results"]}
+    assert found == {("drama", "plays"), ("wiki", "wikitext-2")}
+    for words, said in (("news=a",), "got 'news'"), (("wiki=a", "wiki=b"), "got a and b"):
+        more = [word for name in words for word in ("--dataset", name)]
+        code, _, err = shell("card", "k", *more, out=None)
+        assert code == 2 and said in err, err
+
+
 def _card_beside_its_report(shell, tmp_path):
     "A folder `k` with a report of two candidates, and the text of the card of int8."
     pytest.importorskip("huggingface_hub")

@@ -670,3 +670,14 @@ def test_the_frame_of_a_plan_names_what_is_counted_and_what_is_effective():
     plan = plan_comparison(*scores, score="f1")
     assert [*plan.to_frame().columns][:2] == ["examples", "units_eff"]
     assert [*plan.to_frame()["examples"]] == [row["windows"] for row in plan.rows]
+
+
+def test_a_plan_takes_metrics_as_compare_does():
+    "metrics=[...] was a TypeError."
+    pandas = pytest.importorskip("pandas")
+    old = pandas.DataFrame({"seed": range(8), "loss": [2 + k % 4 / 50 for k in range(8)]})
+    new = old.assign(loss=[value + k % 3 / 90 for k, value in enumerate(old.loss)])
+    found = plan_comparison(old, new, metrics=["loss"], margin="1%")
+    assert found.needed == plan_comparison(old, new, metric="loss", margin="1%").needed
+    with pytest.raises(UsageError, match="a plan must be of one metric; got 'loss', 'f1'"):
+        plan_comparison(old, new, metrics=["loss", "f1"])

@@ -384,3 +384,30 @@ def test_help_finds_runs_over_seeds():
     for word in ("runs", "seeds"):
         code, out, _ = shell("help", word)
         assert code == 0 and out == shell("help", "files")[1] and "seed" in out
+
+
+def test_two_arms_of_which_a_run_crashed_are_answered_in_the_terminal(tmp_path):
+    "The table of the answer has no column then: it was an IndexError."
+    rows = [
+        f"{seed},{arm},{'crashed' if (arm, seed) == ('b', 3) else 'finished'},"
+        f"{2 + seed % 4 / 50 + (arm == 'b') / 90}"
+        for arm in "ab"
+        for seed in range(6)
+    ]
+    (tmp_path / "runs.csv").write_text("\n".join(["seed,arm,State,loss", *rows]) + "\n")
+    words = ("compare", tmp_path / "runs.csv", "--column", "arm=arm=a,b", "--metric", "loss")
+    code, out, err = shell(*words)
+    assert code == 5 and "run of seed 3 ended in 'crashed'" in out + err, out + err
+    assert "--set drop_failed=true" in out + err
+    assert shell(*words, "--set", "drop_failed=true")[0] in (0, 1)
+
+
+def test_a_column_is_named_as_that_of_seeds_by_its_name_alone(tmp_path):
+    "Batch sizes were offered as seeds, and runs were paired by them."
+    rows = [f"{arm},{2**k},{2 + k / 50 + (arm == 'b') / 90}" for arm in "ab" for k in range(6)]
+    for column, is_likely in (("batch_size", False), ("Runtime", False), ("trial", True)):
+        (tmp_path / "runs.csv").write_text("\n".join([f"arm,{column},loss", *rows]) + "\n")
+        words = ("compare", tmp_path / "runs.csv", "--column", "arm=arm=a,b")
+        code, _, err = shell(*words, "--metric", "loss")
+        cure = f"Write --column seed={column}" if is_likely else "Add a column seed"
+        assert code == 2 and cure in err, err

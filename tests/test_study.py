@@ -66,7 +66,7 @@ from invar_nb.comparison.claim import as_margin
 from invar_nb.comparison.claim_words import rationale
 from invar_nb.comparison.difference import Settings, change_text, measure
 from invar_nb.comparison.units import choose_units
-from invar_nb.foundations.refuse import ContractError, PairingError, nearest
+from invar_nb.foundations.refuse import ContractError, PairingError, UsageError, nearest
 from invar_nb.foundations.store import content_digest
 from invar_nb.metrics.metric import Registry
 from invar_nb.statistics.jackknife import jackknife_statistic
@@ -2971,3 +2971,54 @@ def test_study_and_evaluate_of_folders_take_each_text(tmp_path):
     assert {row.key.part for row in evaluate(files["q8"], part="text").rows} == deltas.keys()
     beside = {"baseline": pandas.read_csv(files["baseline"]), "q8": files["q8"]}
     assert study(beside).row.delta == pytest.approx(compare(*files.values()).row.delta)
+
+
+def _shuffled_tables(column):
+    "Two frames of the same 40 examples, whose rows are in another order, and the ids."
+    pandas = pytest.importorskip("pandas")
+    ids = [f"p{k}" for k in range(40)] if column == "prompt_id" else [*range(700, 740)]
+    old = pandas.DataFrame({column: ids, "correct": [k % 3 > 0 for k in range(40)]})
+    return old, old.sample(frac=1, random_state=0).reset_index(drop=True)
+
+
+@pytest.mark.parametrize("column", ["prompt_id", "qid"])
+def test_rows_are_not_paired_by_number_where_a_column_could_name_them(column):
+    "A model and its shuffled copy differed in every other answer, without a word."
+    old, shuffled = _shuffled_tables(column)
+    with pytest.raises(ContractError, match=f"beside column '{column}'. Say id='{column}'"):
+        compare(old, shuffled, score="correct")
+    assert compare(old, shuffled, score="correct", id=column).row.value.delta == 0
+    new = old.assign(correct=[k % 4 > 0 for k in range(40)])
+    named = [frame.reset_index(names="id") for frame in (old, new)]  # the other cure
+    assert compare(*named, score="correct").row.value.delta == pytest.approx(0.1, abs=0.03)
+    alone = [frame[["correct"]] for frame in (old, new)]  # nothing could name the rows
+    assert compare(*alone, score="correct").row.value.n == 40
+
+
+def test_a_metric_of_several_parts_is_no_single_row():
+    "study['b', 'correct'] was the row of the first part."
+    old, _ = _shuffled_tables("prompt_id")
+    new = old.assign(correct=[k % 4 > 0 for k in range(40)])
+    frames = {"baseline": old, "b": new}
+    frames = {name: frame.assign(task=["x", "y"] * 20) for name, frame in frames.items()}
+    options = {"score": "correct", "part": "task", "id": "prompt_id"}
+    found = study(frames, **options)
+    for name in ("correct", ("b", "correct")):
+        with pytest.raises(KeyError, match="several parts, 'x', 'y'; write select"):
+            found[name]
+    (row,) = found.select(candidate="b", part="x", metric="correct", slice=None)
+    assert row.key.part == "x"
+    pooled = study(frames, pooling="equal", **options)
+    assert pooled["b", "correct"].role == "pooled"
+
+
+def test_options_are_taken_as_a_person_would_write_them():
+    "A Series in by= was a ValueError, a mapping in better= refused."
+    pandas = pytest.importorskip("pandas")
+    old = pandas.DataFrame({"id": range(30), "ms": range(30), "kind": ["a", "b"] * 15})
+    new = old.assign(ms=old.ms + 1)
+    with pytest.raises(UsageError, match="by is about columns of a table"):
+        compare(old.ms, new.ms, score="ms", by=old.kind)
+    found = compare(old, new, score="ms", better={"ms": "lower"})
+    assert found.row.value.better == "lower" and found.row.value.delta == 1
+    assert compare(old.ms, new.ms, score="ms", better={"ms": "lower"}).row.value.delta == 1

@@ -667,6 +667,6 @@ MOST_PARTS = 100  # values of a column that names the text or task of each row
 
 def is_frame(value: object) -> bool:
     "Whether a value is a table in memory: a DataFrame of pandas or polars."
-    if hasattr(value, "kind"):  # an arm
+    if hasattr(type(value), "kind"):  # an arm; a DataFrame may have a column of that name
         return False
     return hasattr(value, "columns") and getattr(value, "ndim", 2) == 2

@@ -1220,7 +1220,7 @@ def are_two_arrays(values: Sequence[object]) -> bool:
 
 def is_arm(value: object) -> bool:
     "Whether a value is an arm, or a list of runs, which can be made one."
-    return hasattr(value, "kind") or (is_array(value) and holds_runs(value))
+    return hasattr(type(value), "kind") or (is_array(value) and holds_runs(value))
 
 
 def two_arms(

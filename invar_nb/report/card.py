@@ -5,14 +5,16 @@
 # %% auto #0
 __all__ = ['TASKS', 'NOTE', 'YAML_BLOCK', 'usage', 'good_names', 'refuse_without_metric', 'card_names', 'card_arm', 'card_title',
            'card_claim', 'rounded', 'CardValue', 'metric_kind', 'change_value', 'level_value', 'card_values',
-           'source_of', 'results_file', 'index_block', 'check_installed', 'refuse_missing', 'model_card', 'CardEntry',
-           'Card', 'as_mapping', 'as_list', 'index_entries', 'results_entry', 'card_of', 'value_of_entry',
-           'is_same_fact', 'entry_differences', 'card_differences', 'check_card', 'yaml_blocks', 'yaml_content',
-           'read_card', 'digest_in', 'report_of_card', 'CardVerification', 'verify_card']
+           'source_of', 'read_datasets', 'words_for', 'check_of_each_part', 'results_file', 'dataset_of', 'index_block',
+           'check_installed', 'refuse_missing', 'model_card', 'CardEntry', 'Card', 'as_mapping', 'as_list',
+           'index_entries', 'results_entry', 'card_of', 'value_of_entry', 'is_same_fact', 'entry_differences',
+           'card_differences', 'check_card', 'yaml_blocks', 'yaml_content', 'read_card', 'digest_in', 'report_of_card',
+           'CardVerification', 'verify_card']
 
 # %% ../../nbs/report/16_card.ipynb #crd02
 import os
 import re
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -189,15 +191,63 @@ def source_of(document: Document) -> dict[str, str]:
     }
 
 
-def results_file(document: Document, name: str, dataset: str) -> str:
-    "The text of a file in .eval_results, for a dataset of the Hub; raises UsageError."
+def read_datasets(document: Document, words: Sequence[str]) -> dict[str, str]:
+    """Part -> dataset on a card, from PART=NAME for each, or NAME if there is one part.
+
+    The name of a dataset of several tasks may stand for all: say it for each, or once with
+    `results`. Raises UsageError."""
+    parts = [part.part for part in document.parts]
+    by_part = {}
+    for word in words:
+        part, mark, dataset = word.rpartition("=")
+        if mark and part not in parts:
+            usage(
+                "--dataset must name a text or task of the report",
+                repr(part),
+                words_for(parts),
+            )
+        if by_part.setdefault(part, dataset) != dataset:
+            usage(
+                f"--dataset must be said once{f' for {part}' if part else ''}",
+                f"{by_part[part]} and {dataset}",
+                words_for(parts),
+            )
+    return by_part
+
+
+def words_for(parts: Sequence[str]) -> str:
+    "The cure that names the dataset of each part."
+    if len(parts) == 1:
+        return "Write --dataset NAME"
+    options = " ".join(f"--dataset {shlex.quote(part)}=NAME" for part in parts)
+    return f"Write {options}"
+
+
+def check_of_each_part(document: Document, datasets: Mapping[str, str]) -> None:
+    "Raise UsageError for one name for the different texts of a report."
+    parts = [part.part for part in document.parts]
+    if len(parts) > 1 and "" in datasets and "" not in parts:
+        usage(
+            "--dataset must name the dataset of each text or task of the report",
+            repr(datasets[""]),
+            words_for(parts),
+        )
+
+
+def results_file(document: Document, name: str, datasets: Mapping[str, str]) -> str:
+    "The text of a file in .eval_results, for datasets of the Hub; raises UsageError."
     from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
     from yaml import safe_dump
 
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+", dataset):
-        usage("--results needs a dataset on the Hub", repr(dataset), "Give --dataset org/name")
     entries = []
     for metric in card_values(document, name):
+        dataset = datasets.get(metric.part, datasets.get("", ""))
+        if not re.fullmatch(r"[\w.-]+/[\w.-]+", dataset):
+            usage(
+                "--results needs a dataset on the Hub",
+                repr(dataset),
+                "Give --dataset org/name",
+            )
         facts = {key: fact for key, fact in metric.facts.items() if fact is not None}
         notes = {"metric": metric.title, **facts}
         entries.append(
@@ -213,10 +263,24 @@ def results_file(document: Document, name: str, dataset: str) -> str:
     return safe_dump(entries, sort_keys=False, allow_unicode=True)
 
 
-def index_block(document: Document, name: str, dataset: str) -> str:
-    "The `model-index` block of a card."
+def dataset_of(
+    metric: CardValue,
+    datasets: Mapping[str, str],  # part -> name, as the user said
+    texts: Mapping[str, str],  # part -> file of its text
+) -> str:
+    "The name of the dataset of a number: as the user said, else the text's file, else ''."
+    if metric.part in datasets:
+        return datasets[metric.part]
+    if "" in datasets:
+        return f"{datasets['']} {metric.part}".strip()
+    return texts.get(metric.part, metric.part).strip()
+
+
+def index_block(document: Document, name: str, datasets: Mapping[str, str]) -> str:
+    "The `model-index` block of a card; raises UsageError."
     from huggingface_hub import EvalResult, ModelCardData
 
+    check_of_each_part(document, datasets)
     parts = {part.part: part for part in document.parts}
     text_of = {
         arm.part: arm.provenance["text_name"]
@@ -226,9 +290,7 @@ def index_block(document: Document, name: str, dataset: str) -> str:
     results = []
     for metric in card_values(document, name):
         part = parts[metric.part]
-        text_name = text_of.get(metric.part, metric.part)
-        if dataset:
-            text_name = f"{dataset} {metric.part}"
+        dataset = dataset_of(metric, datasets, text_of)
         hash_of_data = None
         if part.data_id:
             hash_of_data = {"hash": part.data_id}
@@ -237,7 +299,7 @@ def index_block(document: Document, name: str, dataset: str) -> str:
                 task_type=TASKS[part.kind],
                 dataset_type="other",
                 dataset_config=metric.part or None,
-                dataset_name=text_name.strip() or part.data_id or "not recorded",
+                dataset_name=dataset or part.data_id or "not recorded",
                 dataset_args=hash_of_data,
                 metric_type=metric.kind,
                 metric_name=metric.title,
@@ -279,15 +341,22 @@ def model_card(
     document: Document,
     *,
     candidate: str = "",  # of several
-    dataset: str = "",  # its name on the card; default: the text's file, or its hash
+    # its name on the card, or part -> name; default: the text's file, or its hash
+    dataset: str | Mapping[str, str] = "",
     results: bool = False,  # entries of `.eval_results`, for a dataset of the Hub
 ) -> str:
-    "The `model-index` block of a report, or its `.eval_results` file, as YAML."
+    """The `model-index` block of a report, or its `.eval_results` file, as YAML.
+
+    A report of several texts needs the dataset of each: {"wiki": "wikitext-2", ...}. Raises
+    UsageError, ContractError."""
     check_installed(results=results)
     name = card_arm(document, candidate)
+    datasets = dataset
+    if isinstance(dataset, str):
+        datasets = {"": dataset} if dataset else {}
     if results:
-        return results_file(document, name, dataset)
-    return index_block(document, name, dataset)
+        return results_file(document, name, datasets)
+    return index_block(document, name, datasets)
 
 # %% ../../nbs/report/16_card.ipynb #cardv1
 @dataclass(frozen=True, kw_only=True)

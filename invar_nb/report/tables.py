@@ -643,8 +643,8 @@ def distance_lines(document: Document) -> Iterator[Line]:
         if line.is_title:
             yield Line(cells=[line.topic, *distances], is_title=True)
         elif any(distances):
-            name = line.name if document.rankings else label_in_answer(document, line.row)
-            yield Line(cells=[name, *distances])
+            label = "" if document.rankings else label_in_answer(document, line.row)
+            yield Line(cells=[label or line.name, *distances])
 
 
 def distances_table(document: Document) -> Table:

@@ -1259,8 +1259,8 @@ def _values_over_seeds(runs: Sequence[ExperimentResult], metric: str) -> tuple[f
             "evaluate",
             "each seed must occur once",
             f"{len(runs)} runs of {len(values)} seeds",
-            "Of a table with several arms choose one: --column arm=optimizer=adamw (in Python "
-            "evaluate(frame[frame.optimizer == 'adamw'], metrics=['loss']))",
+            "Of a table with several arms choose one by the column that names it: --column "
+            "arm=COLUMN=NAME (in Python pass frame[frame['COLUMN'] == 'NAME'])",
             error=UsageError,
         )
     return tuple(values[seed] for seed in sorted(values))

@@ -730,17 +730,26 @@ def card(
     candidate: _option(
         "--candidate", "NAME", "Candidate to write the card for, if the report has several."
     ) = "",
-    dataset: _option("--dataset", "NAME", "Name of the dataset on the card.") = "",
+    dataset: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--dataset",
+            metavar="[TEXT=]NAME",
+            help="Name of the dataset on the card; of a report of several texts or tasks that "
+            "of each. Repeatable.",
+        ),
+    ] = None,
     results: _flag(
         "--results",
         "Write a file for .eval_results instead; needs the id of a dataset on the Hub.",
     ) = False,
 ):
     "Write the metrics block of a Hugging Face model card from a report."
-    from invar_nb.report.card import model_card
+    from invar_nb.report.card import model_card, read_datasets
 
     document = read_document(report)
-    block = model_card(document, candidate=candidate, dataset=dataset, results=results)
+    datasets = read_datasets(document, dataset or ())
+    block = model_card(document, candidate=candidate, dataset=datasets, results=results)
     return {"block": block}, Data(block.rstrip())
 
 # %% ../../nbs/shell/32_cli.ipynb #gatec

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ..arms.arm import Arm, listed
+from ..comparison.given import LIKE_SEED
 from ..comparison.rows import BASELINE, CONTROL
 from ..comparison.study_pairs import pair_all
 from ..files.losses import read_losses
@@ -220,7 +221,9 @@ def _likely_seeds(table: Table, metrics: Sequence[str]) -> str | None:
     columns = [
         name
         for name in table.names
-        if name not in metrics and _may_be_seeds(table.columns[name])
+        if name not in metrics
+        and LIKE_SEED.search(name)
+        and _may_be_seeds(table.columns[name])
     ]
     columns.sort(key=lambda name: "seed" not in name.lower())
     return next(iter(columns), None)
