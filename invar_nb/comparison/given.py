@@ -36,7 +36,7 @@ from ..metrics.means import TRIES, usual_direction
 # %% ../../nbs/comparison/17_given.ipynb #giv00008
 def is_array(values: object) -> bool:
     "Whether a value is like a list or one-dimensional array: it may hold scores."
-    if isinstance(values, (str, Mapping)) or hasattr(values, "kind"):
+    if isinstance(values, (str, Mapping)) or hasattr(type(values), "kind"):
         return False
     return hasattr(values, "__len__") and getattr(values, "ndim", 1) == 1
 

@@ -613,7 +613,7 @@ def as_arm(arm: object, where: str) -> Arm:
     in several."""
     if isinstance(arm, (list, tuple)) and holds_runs(arm):
         return upper("RunsArm")(runs=arm)
-    if not hasattr(arm, "kind"):
+    if not hasattr(type(arm), "kind"):
         _refuse_no_arm(arm, where)
     if arm.kind == "losses" and "shard" in arm.provenance:
         refuse(
