@@ -279,7 +279,7 @@ def _shown_change(
 
 
 def _against_interval(d: Difference, margin: float) -> str:
-    """', although the interval excludes 0': what the interval of an inconclusive row would show.
+    """', although the interval excludes 0': what an inconclusive interval alone would show.
 
     '' where it would show nothing, or where the claim never rests on it. The evidence may bear
     no claim; if it does, the other rows of the family take the claim away."""
