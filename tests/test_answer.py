@@ -29,6 +29,7 @@ from invar_nb import (
 )
 from invar_nb.report.answer import WIDTH, text_table
 from invar_nb.report.figures import interval_figure
+from invar_nb.report.pictures import figure_rows
 from invar_nb.report.report import SUMMARY_COLUMNS, render, report_of
 from invar_nb.report.shown import ShownChange, shown_change, shown_levels, two_digits
 from invar_nb.report.tables import Column, Line, Table, answer_columns, answer_table
@@ -1102,6 +1103,13 @@ def test_who_may_be_the_best_is_said_of_each_text_or_of_the_pooled_change():
     assert pooled.count("May be the best over all: ") == 1 and "on law q" not in pooled
     many = str(study(grid(["q8", "q4"], [f"text {k}" for k in range(5)])))
     assert "The report says it of 2 more." in many
+
+
+def test_pooled_rows_of_a_picture_stand_in_the_order_of_the_rows_of_each_text():
+    "They stood by name, so that the order flipped between them and the texts below."
+    made = study(grid(["q8", "q6", "q4"], ["law", "wiki"]), pooling="equal")
+    rows, _ = figure_rows(report_of(made).content)
+    assert [row.key.candidate for row in rows] == ["q8", "q6", "q4"] * 3
 
 
 def test_a_cut_table_keeps_the_best_rows_and_says_where_rows_are_left_out(documents):

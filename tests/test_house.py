@@ -5,6 +5,7 @@ Each rule is a function that returns broken places; a test applies it to the pro
 import ast
 import builtins
 import csv
+import itertools
 import os
 import re
 import shutil
@@ -1259,6 +1260,40 @@ def test_visible_cells_need_no_hidden_ones(page):
     nothing(
         unseen_names(pages.read(page)),
         "a reader cannot run that: import or define it in a cell that is shown, or hide the input, too",
+    )
+
+
+TAUGHT = {
+    "statistics": (
+        "01_jackknife",
+        "02_serial",
+        "05_paired_test",
+        "06_proportions",
+        "07_multiplicity",
+        "08_simultaneous",
+        "09_sequential",
+    ),
+    "comparison": ("00_units", "02_claim"),
+    "metrics": ("04_calibration",),
+}  # pages of the book and its methods, from which students paste cells
+
+
+def taught_part(nb):
+    "The cells before the implementation, without the library's own, which are not shown."
+    cells = itertools.takewhile(lambda c: "## Implementation" not in c.source, nb.cells)
+    shown = [c for c in cells if "export" not in pages.directives(c)]
+    return nbformat.v4.new_notebook(cells=shown)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [p for p in ALL if p.stem in TAUGHT.get(p.parent.name, ())],
+    ids=pages.page_id,
+)
+def test_pasted_cells_of_the_book_need_no_hidden_import(page):
+    nothing(
+        unseen_names(taught_part(pages.read(page))),
+        "import it in the folded cell `Imports of the cells below`",
     )
 
 

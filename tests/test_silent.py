@@ -482,7 +482,9 @@ def test_under_an_alarm_nothing_is_claimed(tmp_path):
         and not found.row.shows("not_worse")
     )
     assert (
-        found.headline.startswith("Inconclusive: perplexity +5")
+        found.headline.startswith(
+            "Inconclusive, although the interval excludes 0: perplexity +5"
+        )
         and "topics longer than its interval can see" in found.headline
         and "documents" in found.headline
         and "power" not in found.headline

@@ -10,7 +10,13 @@ __all__ = ['nouns_of', 'margin_text', 'margin_beside', 'span_text', 'point_text'
 # %% ../../nbs/comparison/04_claim_words.ipynb #6189c582
 import math
 
-from .claim import WITHIN, is_beyond, is_identical, units_for_power
+from invar_nb.comparison.claim import (
+    WITHIN,
+    claim_of,
+    is_beyond,
+    is_identical,
+    units_for_power,
+)
 from invar_nb.comparison.difference import (
     Difference,
     change_number,
@@ -246,7 +252,8 @@ def claim_clause(
     if claim == "equivalent" or claim in WITHIN:
         return f"{_claim_within(claim, size)}{whose}: {change_phrase(d)}"
     if claim == "inconclusive":
-        return f"Inconclusive{whose}: {_open_question(d, margin, size)}"
+        despite = _against_interval(d, margin)
+        return f"Inconclusive{despite}{whose}: {_open_question(d, margin, size)}"
     is_far = is_beyond(d, margin) if beyond is None else beyond
     return f"{word.capitalize()}{whose}: {_shown_change(d, claim, margin, size, is_far)}"
 
@@ -269,6 +276,24 @@ def _shown_change(
     if claim == "regressed":
         return f"{change_phrase(d)}, perhaps by less than {size}"
     return change_phrase(d)
+
+
+def _against_interval(d: Difference, margin: float) -> str:
+    """', although the interval excludes 0': what an inconclusive interval alone would show.
+
+    '' where it would show nothing, or where the claim never rests on it. The evidence may bear
+    no claim; if it does, the other rows of the family take the claim away."""
+    rests_on_it = not (d.metric.positive or d.metric.by_test or d.units == "seeds")
+    if not d.judged or not rests_on_it or d.interval.is_point:
+        return ""
+    interval = "the interval"
+    if d.enough and not is_decided_by_few(d, margin):
+        interval = "the interval, taken alone,"
+    claim = claim_of(d.worse.low, d.worse.high, margin)
+    if claim == "inconclusive":
+        return ""
+    shows = "is within the margin" if claim == "equivalent" else "excludes 0"
+    return f", although {interval} {shows}"
 
 
 def _open_question(d: Difference, margin: float, size: str) -> str:

@@ -33,7 +33,7 @@ def _level_headline(study: object) -> str:
         return _levels_headline(models, len(study.arms))
     row = next(row for row in study.rows if row.value.estimate is not None)
     value = row.value
-    text = f"{models[0] or 'The model'}: {value.title} {value.estimate:.6g}"
+    text = f"{models[0] or 'The model'}: {value.title} {value.estimate:.4g}"
     if value.interval:
         low, high = value.interval
         text += f" ({low:.4g} to {high:.4g}, {100 * study.rules.level:g} % CI)"

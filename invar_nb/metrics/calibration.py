@@ -367,7 +367,9 @@ def _detail(arm: Predictions, level: float) -> Detail:
             f"The calibration error is the root of the debiased squared error in {_BINS} bins of "
             "equal mass, 0 where chance takes the square below 0. In a comparison both models "
             "share their bins, so there it differs, most where examples are few. Whether it "
-            "changed is claimed from a test of no change; no margin applies to it.",
+            "changed is claimed from a test of no change; no margin applies to it. An "
+            "interval that disagrees with the test is cut or widened at 0, so an end of "
+            "exactly 0 may stand beside a claim.",
         ),
     )
 

@@ -484,8 +484,8 @@ def _groups(values: Sequence[float], most: int) -> list[Sequence[float]]:
 
 _LEFT = 46  # pixels between which changes are drawn; their values stand at the left
 _RIGHT = 410
-_TOP = 10
-_BOTTOM = 160
+_TOP = 28
+_BOTTOM = 178
 _MOST_STEMS = 120  # more would run into each other
 _MOST_DOTS = 150
 
@@ -528,12 +528,12 @@ def _level_lines(y: _Axis) -> list[dict]:
 
 
 def _mean_lines(y: _Axis, mean: float, noun: str, axis: str) -> list[dict]:
-    "Lines at no change and at the mean, and two lines of text below the picture."
+    "Lines at no change and at the mean, and what is drawn: upwards above, along below."
     return [
         _line(_LEFT, y(0), _RIGHT, y(0)),
         _line(_LEFT, y(mean), _RIGHT, y(mean), w=1.2, dash="6 4"),
-        _text(_MIDDLE, 180, f"{noun}; dashed: mean"),
-        _text(_MIDDLE, 198, axis),
+        _text(14, 14, axis, "start"),
+        _text(_MIDDLE, 198, f"{noun}; dashed: mean"),
     ]
 
 
@@ -706,6 +706,11 @@ def _interval_upwards(
     return marks
 
 
+def _with_sign(change: float) -> str:
+    "A change in digits with its sign, which 0 has not."
+    return f"{change:+g}" if change else "0"
+
+
 def size_figure(
     rows: Sequence[tuple],  # (label, size, estimate, low, high, claim)
     *,
@@ -736,7 +741,7 @@ def size_figure(
         top = y(min(max(margin[1], y.low), y.high))
         bottom = y(min(max(margin[0], y.low), y.high))
         marks.append(_box(60, top, 346, bottom - top))
-    marks += _grid(ticks(y.low, y.high, 5), 60, 406, y, "{:+g}".format)
+    marks += _grid(ticks(y.low, y.high, 5), 60, 406, y, _with_sign)
     marks.append(_line(60, y(0), 406, y(0), "soft", 1))
     for _, size_of_row, estimate, *_ in rows:
         at = x(size_of_row)

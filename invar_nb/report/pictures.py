@@ -201,15 +201,17 @@ def figure_rows(document: Document) -> tuple[list[RowSection], list[RowSection]]
     and do not lead, then pooled and leading rows, then the others beside these.
     """
     rank_of = ranks_of(document)
-    leads = sorted(
-        document.of_role("lead"),
-        key=lambda row: (row.key.part, rank_of.get((row.key.part, row.key.candidate), 0)),
-    )
+
+    def by_part_and_rank(row: RowSection) -> tuple[str, int]:
+        return row.key.part, rank_of.get((row.key.part, row.key.candidate), 0)
+
+    pooled_rows = sorted(document.of_role("pooled"), key=by_part_and_rank)
+    leads = sorted(document.of_role("lead"), key=by_part_and_rank)
     others, hidden = other_rows(document)
     regressed_rows = [row for row in others if row.claim == "regressed"]
     regressed_rows.sort(key=urgency)
     remaining = [row for row in others if row.claim != "regressed"]
-    rows = [*regressed_rows, *document.of_role("pooled"), *leads, *remaining]
+    rows = [*regressed_rows, *pooled_rows, *leads, *remaining]
     return with_interval(rows), with_interval(hidden)
 
 
