@@ -422,5 +422,6 @@ def test_runs_compared_by_themselves_say_it_too():
     assert (
         found.verdict.claim == "equivalent"
         and found.blind_spot.sentence in str(found)
-        and "a kind of seed missing from this sample, if it makes up under 25 % of all" in str(found)
+        and "a kind of seed missing from this sample, if it makes up under 25 % of all"
+        in str(found)
     )

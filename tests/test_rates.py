@@ -290,8 +290,10 @@ def test_the_note_says_how_many_documents_would_do_and_with_so_many_it_is_gone()
     few = copies_of(60, 6)
     (note,) = (line for line in find_doubts(few) if "too few" in line)
     needed, kept = re.fullmatch(
-        r"If only 2 % of the documents changed, 60 documents would be too few: most such reports would contain a wrong claim\. "
-        r"About (\d+) per row would limit wrong claims to (\d+) % of reports\. This affects all 6 rows judged together\.",
+        r"If only 2 % of the documents changed, 60 documents would be too few: "
+        r"most such reports would contain a wrong claim\. "
+        r"About (\d+) per row would limit wrong claims to (\d+) % of reports\. "
+        r"This affects all 6 rows judged together\.",
         note,
     ).groups()
     rate = re.search(
