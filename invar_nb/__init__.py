@@ -1,4 +1,4 @@
-"""Did an edit change my language model, by how much, and how sure can we be?
+"""Did an edit change my language model? By how much, and how sure can I be?
 
 The public names are listed in `__init__.pyi`, each with its module. A module is imported when
 one of its names is first used, so `import invar_nb` loads neither torch nor scipy."""

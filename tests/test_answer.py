@@ -974,7 +974,9 @@ def test_few_units_under_a_family_are_a_doubt_that_a_terminal_shows():
         for part, arm in base.items()
     }
     d = report_of(study(arms)).document()
-    assert any("are too few" in line for line in d["doubts"]) and "are too few" in summary(d)
+    assert any(
+        "would be too few" in line for line in d["doubts"]
+    ) and "would be too few" in summary(d)
 
 
 def overconfident(n=400, shift=0.0):

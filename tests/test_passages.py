@@ -307,7 +307,7 @@ def test_every_place_that_shows_an_equivalent_claim_shows_its_blind_spot(tmp_pat
     found = compare(in_documents(), margin=0.02)
     said = found.blind_spot.sentence
     assert re.fullmatch(
-        r"This claim would still hold if a rare kind of document, under [\d.]+ % of all and not in this sample, were up to [\d.]+ % worse than the rest\.",
+        r"This claim would survive a kind of document missing from this sample, if it makes up under [\d.]+ % of all and is at most [\d.]+ % worse than the rest\.",
         said,
     )
     report = found.report()
@@ -355,9 +355,9 @@ def test_what_has_no_blind_spot_and_which_of_several_is_shown():
     )
     least = min((row for row in both.leading), key=lambda row: row.blind_spot.loss)
     assert both.blind_spot == least.blind_spot and least.key.part == "news"
-    (last,) = [line for line in str(both).split("\n") if "would still hold" in line]
+    (last,) = [line for line in str(both).split("\n") if "would survive" in line]
     assert last.startswith(
-        "q8, news: this claim would still hold if a rare kind of document"
+        "q8, news: this claim would survive a kind of document missing from this sample"
     ) and last.endswith("The other claim allows more.")
 
 
@@ -366,7 +366,7 @@ def test_a_share_loses_at_most_100_points():
     assert (
         found.blind_spot.loss > 1
         and found.blind_spot.sentence
-        == "This claim would still hold even if a rare kind of example, under 0.075 % of all and not in this sample, got worse by 100 points."
+        == "This claim would survive a kind of example missing from this sample, if it makes up under 0.075 % of all, even if that kind got worse by 100 points."
     )
 
 
@@ -422,5 +422,6 @@ def test_runs_compared_by_themselves_say_it_too():
     assert (
         found.verdict.claim == "equivalent"
         and found.blind_spot.sentence in str(found)
-        and "a rare kind of seed, under 25 % of all" in str(found)
+        and "a kind of seed missing from this sample, if it makes up under 25 % of all"
+        in str(found)
     )

@@ -34,7 +34,7 @@ def test_it_is_short_and_comes_to_a_command_soon():
     demo = re.search(r"^demo:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.M)[1]
     assert (
         "invar-nb is $(VENV)/bin/invar-nb" in demo.splitlines()[-1]
-        and "downloads PyTorch itself, then runs offline" in README
+        and "downloads PyTorch once" in README
     )
 
 

@@ -324,7 +324,7 @@ def test_home_asks_and_answers(site):
     ways = re.search(r'<div class="ways">.*?</div>', text, re.S)[0]
     asked = re.search(r'<ul class="asked">.*?</ul>', text, re.S)[0]
     teachers = re.search(r'<p class="teachers">.*?</p>', text, re.S)[0]
-    assert ways.count("<a ") == 3 and asked.count("<li><a ") == asked.count("<a ") == 16
+    assert ways.count("<a ") == 3 and asked.count("<li><a ") == asked.count("<a ") == 17
     links = re.findall(r'href="([^"#]+)#?([^"]*)"', ways + teachers + asked)
     gone = [
         page for page, at in links if f'id="{at}"' not in f'id=""{site.html.get(page, "")}'
@@ -365,7 +365,7 @@ var SPHINX_HIGHLIGHT_ENABLED = false, _ready = () => {}, _ = (text) => text;
 ASK = """
 ((query) => {
   const hits = Search._performSearch(...Search._parseQuery(query)).reverse();
-  return JSON.stringify(hits.map(([page]) => page));
+  return JSON.stringify(hits.map(([page, title, anchor]) => PLACE));
 })
 """
 
@@ -379,7 +379,12 @@ def search(site):
     engine.eval(BROWSER)
     for file in ("_static/searchtools.js", "_static/language_data.js", "searchindex.js"):
         engine.eval((site.out / file).read_text("utf-8"))
-    return lambda query: json.loads(engine.eval(f"{ASK}({json.dumps(query)})"))
+
+    def hits(query, place="page"):
+        ask = ASK.replace("PLACE", place)
+        return json.loads(engine.eval(f"{ask}({json.dumps(query)})"))
+
+    return hits
 
 
 def test_a_search_result_shows_how_a_page_begins():
@@ -388,7 +393,7 @@ def test_a_search_result_shows_how_a_page_begins():
 
     engine = MiniRacer()
     source = (build_site.PIECES / "scorer.js").read_text("utf-8")
-    engine.eval(re.sub(r"= (WEIGHTS|QUESTIONS|OPTIONS);", "= {};", source))
+    engine.eval(re.sub(r"= (WEIGHTS|QUESTIONS|TERMS|OPTIONS);", "= {};", source))
 
     def excerpt(*texts):
         return engine.eval(f"excerptOf({json.dumps(texts)})")
@@ -400,7 +405,7 @@ def test_a_search_result_shows_how_a_page_begins():
 
 
 def queries():
-    "(what somebody types, pages of which one must be first or second)."
+    "(what somebody types, pages or anchors of which one must be first or second)."
     with QUERIES.open(encoding="utf-8", newline="") as file:
         return [(row["query"], row["pages"].split()) for row in csv.DictReader(file)]
 
@@ -408,9 +413,10 @@ def queries():
 def test_questions_find_their_pages(search):
     missed = []
     for query, wanted in queries():
-        found = search(query)
-        if not {*wanted} & {*found[:2]}:
-            missed.append(f"{query}: {found[:3]}, not {wanted}")
+        found = search(query, "page + anchor")[:2]
+        pages_found = [place.partition("#")[0] for place in found]
+        if not {*wanted} & {*found, *pages_found}:
+            missed.append(f"{query}: {found}, not {wanted}")
     nothing(missed, "name the question in tools/site/search.yml")
     assert len(queries()) >= 60
 
@@ -430,6 +436,40 @@ def test_every_option_has_an_address_that_the_search_finds(site, search):
         nothing(missing, f"{name}: no address")
     assert search("--margin")[0] == search("what does --level mean")[0] == PAGE_OF_OPTIONS
     assert "{#" not in (site.out / "reference/command_line.md").read_text("utf-8")
+
+
+def test_a_term_leads_to_its_entry_in_the_glossary(site, search):
+    "Also in the other spelling, and where a page answers first."
+    for term, anchor in (
+        ("effective sample size", "effective-sample-size"),
+        ("flips", "flips"),
+        ("non-inferiority margin", ""),
+    ):
+        entries = [p for p in search(term, "page + anchor") if p.startswith("glossary#")]
+        assert (f"glossary#{anchor}" in entries) == bool(anchor), (term, entries)
+        assert not anchor or f'id="{anchor}"' in site.html["glossary.html"]
+
+
+def test_both_spellings_find_the_same(search):
+    for british, american in (
+        ("quantised model", "quantized model"),
+        ("neighbouring windows", "neighboring windows"),
+        ("noninferiority", "non-inferiority"),
+        ("colour-blind", "colorblind"),
+        ("p value", "p-value"),
+    ):
+        assert search(british)[0] == search(american)[0], british
+
+
+def test_places_that_the_search_names_are_there(site):
+    gone = [
+        place
+        for place in build_site.search_terms
+        if "#" in place
+        and f'id="{place.partition("#")[2]}"'
+        not in site.html[place.partition("#")[0] + ".html"]
+    ]
+    nothing(gone, "no such section")
 
 
 def test_small_words_do_not_count_and_pages_come_once(search):

@@ -56,11 +56,11 @@ def _blind_spot_clause(share: float, loss: float, d: Difference) -> str:
     "The blind spot in words; of a share, a loss of 100 points is the most there can be."
     unit = short_noun(d.units).removesuffix("s")
     size = rounded_down(100 * share)
-    kind = f"a rare kind of {unit}, under {size} % of all and not in this sample,"
+    kind = f"a kind of {unit} missing from this sample, if it makes up under {size} % of all"
     if d.unit == "share" and loss >= 1 - d.worse.high:
-        return f"this claim would still hold even if {kind} got worse by 100 points"
+        return f"this claim would survive {kind}, even if that kind got worse by 100 points"
     most = loss_text(loss, d)
-    return f"this claim would still hold if {kind} were up to {most} worse than the rest"
+    return f"this claim would survive {kind} and is at most {most} worse than the rest"
 
 
 def rounded_down(x: float) -> str:

@@ -42,11 +42,11 @@ def check_spelled(
         percent_lost = 100 * _share_of_bytes_lost(tokenizer, texts)
         refuse(
             "plan_whole",
-            "every text must come back from its tokens letter by letter",
+            "decoding must reproduce every text exactly",
             f"{percent_lost:.1f} % of the bytes in lines that do not; "
             f"document {i} at character {at}: {text[at : at + 12]!r} became "
             f"{respelled[at : at + 12]!r}",
-            "Leave such documents out, or compare with a model that spells them",
+            "Leave such documents out, or compare with a model whose tokenizer preserves them",
             code="not_spelled",
         )
 

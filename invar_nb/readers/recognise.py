@@ -382,8 +382,8 @@ TEXTS = Reader(
     recognise=recognise_texts,
     read=read_texts,
     example=Example(
-        you_have="results on several texts or tasks: one file for each, called alike in the "
-        "folder of each model",
+        you_have="results on several texts or tasks: one folder per model, with one file per "
+        "text or task, under the same file names",
         command="invar-nb compare base tuned",
         units="as for the files",
         files=_example_of_texts,

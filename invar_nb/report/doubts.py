@@ -38,7 +38,7 @@ from ..comparison.rows import Row
 from ..comparison.rules import as_tier, check_windows, is_shifted
 from ..comparison.study import Study
 from ..comparison.study_pairs import shared_lines
-from ..comparison.units import FEWEST, Units, choose_units, counted, noun_of
+from ..comparison.units import FEWEST, Units, choose_units, counted, noun_of, short_noun
 from ..files.answers import UNREAD
 from ..foundations.interval import alpha_of, confidence_text
 from ..foundations.refuse import refuse, shown_pair
@@ -379,22 +379,23 @@ def few_units_note(
     is_tabulated = alpha <= LARGEST_ALPHA
     if not is_tabulated or rate_if_few(n_rows, fewest.units_eff) <= OFTEN:
         return ""
-    rows = f"{n_rows} rows judged together"
+    rows = f"all {n_rows} rows"
     if n_judged > n_rows:
-        rows = f"{n_rows} of the {n_judged} rows judged together"
-    line = (
-        f"{counted(fewest.n_units, noun_of(fewest.units))} are too few for {rows} "
-        f"where as few as {100 * FEW:g} % of them carry the whole change"
-    )
+        rows = f"{n_rows} of the {n_judged} rows"
+    sentences = [
+        f"If only {100 * FEW:g} % of the {short_noun(fewest.units)} changed, "
+        f"{counted(fewest.n_units, noun_of(fewest.units))} would be too few: most such "
+        "reports would contain a wrong claim."
+    ]
     effective = units_for_rate(n_rows, RARELY)
-    if effective is None:
-        return f"{line}."
-    units = effective * fewest.n_units / fewest.units_eff
-    enough = 10 * math.ceil(units / 10 - 1e-9)  # rounded up to tens
-    return (
-        f"{line}; about {enough:,} a row would keep wrong claims to {100 * RARELY:.0f} "
-        "of 100 reports."
-    )
+    if effective is not None:
+        units = effective * fewest.n_units / fewest.units_eff
+        enough = 10 * math.ceil(units / 10 - 1e-9)  # rounded up to tens
+        sentences.append(
+            f"About {enough:,} per row would limit wrong claims to {100 * RARELY:.0f} % "
+            "of reports."
+        )
+    return " ".join([*sentences, f"This affects {rows} judged together."])
 
 
 def smallest_p_note(values: Sequence[Difference], alpha: float) -> str:

@@ -403,10 +403,23 @@ def perhaps_within_sentence(document: Document, leads: Sequence[RowSection]) -> 
     ]
     if not names:
         return ""
-    text = "; ".join(names[:MOST_NAMED])
+    verb = "is" if len(names) == 1 else "are"
+    return (
+        f"{_enumeration(names)} {verb} worse, but after correction the loss may be below "
+        "the margin."
+    )
+
+
+def _enumeration(names: Sequence[str]) -> str:
+    "The first names and how many more there are, as 'a, b and c' or 'a, b, c and 2 more'."
+    if len(names) == 1:
+        return names[0]
+    shown = list(names[:MOST_NAMED])
     if len(names) > MOST_NAMED:
-        text += f" and {len(names) - MOST_NAMED} more"
-    return f"Regressed, after correction perhaps by less than the margin: {text}."
+        shown.append(f"{len(names) - MOST_NAMED} more")
+    has_commas = any(", " in name for name in shown)  # as in 'q8, news'
+    separator = "; " if has_commas else ", "
+    return f"{separator.join(shown[:-1])} and {shown[-1]}"
 
 
 def within_margin_sentence(rows: Iterable[RowSection]) -> str:

@@ -81,7 +81,7 @@ _VERSION = typer.Option(
 @app.callback()
 @grouped
 def _root(output: Output, version: Annotated[bool, _VERSION] = False):
-    "Did an edit change my language model, by how much, and how sure can we be?"
+    "Did an edit change my language model? By how much, and how sure can I be?"
 
 # %% ../../nbs/shell/32_cli.ipynb #c003
 Answer = tuple[dict, str]  # facts for --json, the same in words

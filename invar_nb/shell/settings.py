@@ -631,7 +631,7 @@ class Measured:
     metric: _statistics(
         _many,
         "Metric to compute, the primary one first. Repeatable. "
-        "Default: all that can be computed, but for drift.",
+        "Default: all that can be computed, except drift.",
         metavar="NAME",
         reads="data looks runs",
     ) = None

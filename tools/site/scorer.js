@@ -1,6 +1,7 @@
 // The search: Sphinx's own, times the weight of a page, after the pages that answer what was asked.
 const WEIGHT = WEIGHTS;  // page -> weight: a way in stands above the source, an index of names below all
-const ASKED = QUESTIONS;  // page -> terms and questions that it answers
+const ASKED = QUESTIONS;  // page, or page#anchor, -> terms and questions that it answers
+const TERM_ANCHORS = TERMS;  // term of the glossary -> the anchor of its entry
 const OPTION_ANCHORS = OPTIONS;  // option -> the anchors of its entries, in the order of the commands
 const SMALL_WORDS = new Set((
   "a about across all an and any are as at be best by calculate can choose compare compute do does for from get has have how " +
@@ -13,7 +14,13 @@ var Scorer = {
   title: 15, partialTitle: 7, term: 5, partialTerm: 2,
 };
 const stem = (word) => new Stemmer().stemWord(word);
-const everyWordOf = (text) => splitQuery(text.toLowerCase().replaceAll("&", ""));  // W&B is a word
+// British and American spellings, and words with and without a hyphen, are one word.
+const SPELLINGS = [
+  [/\bnon-?\s*(?=inferior)/g, "non"], [/\bp[-\s]?value/g, "pvalue"], [/colou?r[-\s]?blind/g, "colorblind"],
+  [/(col|neighb|behavi|lab|fav)our/g, "$1or"], [/([a-z]{3})is(?=(?:e|ed|es|er|ing|ations?)\b)/g, "$1iz"],
+];
+const spelled = (text) => SPELLINGS.reduce((done, [pattern, by]) => done.replace(pattern, by), text);
+const everyWordOf = (text) => splitQuery(spelled(text.toLowerCase().replaceAll("&", "")));  // W&B is a word
 const wordsOf = (text) => {
   const words = everyWordOf(text);
   const large = words.filter((word) => !SMALL_WORDS.has(word));
@@ -30,9 +37,12 @@ const commonShare = (a, b) => {
   return common / (first.size + second.size - common);
 };
 
-// Pages by how well what they answer agrees with a query: 1 for the same words, rare words count for more.
+// Page -> how well what it answers agrees with a query, and at which anchor: 1 for the same words, rare words count for more.
 const phrases = () => {
-  const known = Object.entries(ASKED).flatMap(([page, texts]) => texts.map((text) => ({ page, text, words: wordsOf(text) })));
+  const known = Object.entries(ASKED).flatMap(([place, texts]) => {
+    const [page, anchor] = place.split("#");
+    return texts.map((text) => ({ page, anchor, text, words: wordsOf(text) }));
+  });
   const counts = new Map();
   known.forEach(({ words }) => words.forEach((word) => counts.set(word, (counts.get(word) || 0) + 1)));
   const worth = (word) => Math.log(1 + known.length / (counts.get(word) || 1));
@@ -44,16 +54,29 @@ const answering = (query) => {
   const sum = (words) => words.reduce((total, word) => total + parsed.worth(word), 0);
   const asked = wordsOf(query);
   const best = new Map();
-  parsed.known.forEach(({ page, text, words }) => {
+  parsed.known.forEach(({ page, anchor, text, words }) => {
     const hits = words.filter((word) => asked.some((other) => isSame(word, other)));
     const found = asked.filter((word) => words.some((other) => isSame(word, other)));
     const agreement = (sum(hits) + sum(found)) / (sum(words) + sum(asked));
     if (agreement <= 0.45) return;
     const rank = agreement + TIE_BREAK * commonShare(text, query);
-    if (rank > (best.get(page) || 0)) best.set(page, rank);
+    if (rank > (best.get(page)?.rank ?? 0)) best.set(page, { rank, anchor });
   });
   return best;
 };
+
+// The anchor of the glossary's entry that a query names; undefined if it names none.
+const entryOf = (query) => {
+  const asked = wordsOf(query).sort().join(" ");
+  const [, anchor] = Object.entries(TERM_ANCHORS).find(([term]) => wordsOf(term).sort().join(" ") === asked) ?? [];
+  return anchor;
+};
+
+// A stemmed word as the site's text spells it where that has the other spelling only.
+const inIndex = (word) => [Search._index.terms, Search._index.titleterms].some((words) => Object.hasOwn(words ?? {}, word));
+const otherSpelling = (word) =>
+  [[/iz$/, "is"], [/is$/, "iz"], [/or$/, "our"], [/our$/, "or"]]
+    .map(([pattern, by]) => word.replace(pattern, by)).find((other) => other !== word && inIndex(other)) ?? word;
 
 // The first text of some length, cut at a word where it is long; "" where there is none.
 const LONGEST_EXCERPT = 240;
@@ -82,22 +105,43 @@ if (typeof Search !== "undefined") {
   if (typeof DOCUMENTATION_OPTIONS !== "undefined") {
     Object.defineProperty(DOCUMENTATION_OPTIONS, "SHOW_SEARCH_SUMMARY", { get: () => shown++ < EXCERPTS });
   }
+  // What is said where nothing is found: there are no categories here.
+  const NOTHING_FOUND = "No page has all these words. Try one or two of them, or look for the term in the glossary.";
+  if (typeof Documentation !== "undefined") {
+    const translated = Documentation.gettext;
+    Documentation.gettext = (text, ...rest) =>
+      text.startsWith("Your search did not match") ? NOTHING_FOUND : translated(text, ...rest);
+  }
+  const sectionTitle = (at, anchor) => {
+    const [title] = Object.entries(Search._index.alltitles ?? {}).find(([, places]) =>
+      places.some(([file, id]) => file === at && id === anchor)) ?? [];
+    return title ? `${Search._index.titles[at]} > ${title}` : Search._index.titles[at];
+  };
   const perform = Search._performSearch;
-  Search._performSearch = (query, terms, ...more) => {
+  Search._performSearch = (typed, terms, ...more) => {
+    const query = typed.replaceAll("*", " asterisk ");  // the star at a claim
     shown = 0;
     const { docnames, titles, filenames } = Search._index;
-    const answers = [...answering(query)].map(([page, agreement]) => {
-      const at = docnames.indexOf(page);
-      return [page, titles[at], "", null, 1000 * agreement + (WEIGHT[page] ?? 0), filenames[at], "index"];
+    const answers = [...answering(query)].map(([page, { rank, anchor }]) => {
+      const at = docnames.indexOf(page), score = 1000 * rank + (WEIGHT[page] ?? 0);
+      return [page, anchor ? sectionTitle(at, anchor) : titles[at], anchor ? `#${anchor}` : "", null, score, filenames[at], "index"];
     });
+    const entry = entryOf(query);
+    if (entry) {
+      const page = "glossary", at = docnames.indexOf(page);
+      answers.push([page, sectionTitle(at, entry), `#${entry}`, null, 990, filenames[at], "index"]);
+    }
     const [option] = query.toLowerCase().match(/--[a-z][a-z-]*/) ?? [];
     for (const anchor of (OPTION_ANCHORS[option] ?? []).slice(0, 1)) {
       const page = "reference/command_line", at = docnames.indexOf(page);
       answers.push([page, `${option} · ${titles[at]}`, `#${anchor}`, null, 1e5, filenames[at], "index"]);
     }
-    const large = [...terms].filter((term) => wordsOf(query).includes(term));
+    const small = new Set([...SMALL_WORDS].map(stem));
+    const large = [...terms].filter((term) => !small.has(term));
     const lookUp = (words) => perform(query, new Set(words), ...more);
     let hits = lookUp(large.length ? large : terms);
+    const others = large.map(otherSpelling);
+    if (others.some((other, k) => other !== large[k])) hits = [...hits, ...lookUp(others)].sort((a, b) => a[4] - b[4]);
     if (!hits.length && !answers.length) hits = large.flatMap((word) => lookUp([word]));  // better some words than none
     // Each page once, at its best hit; the best comes last.
     const seen = new Set();
