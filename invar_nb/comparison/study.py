@@ -283,7 +283,8 @@ class Table(Shown):
 
         Its columns are model, part, metric, before, after, change, low, high, unit and claim.
         `change`, `low` and `high` are in `unit`, as in the headline; `before` and `after` in
-        the unit of the metric. `to_frame` has all columns."""
+        the unit of the metric. `claim` is the word that is printed, `Row.word`. `to_frame`
+        has all columns, with the claim that programs read in `claim` and the word in `word`."""
         return self.report().summary_frame()
 
     def _line(self) -> str:

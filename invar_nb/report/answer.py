@@ -45,6 +45,7 @@ from invar_nb.report.tables import (
     distances_table,
 )
 from invar_nb.report.wording import (
+    STAR,
     accept_sentence,
     best_line,
     blind_line,
@@ -348,12 +349,15 @@ def summary_paragraphs(document: Document) -> list[str]:
 
 
 def summary_latex(document: Document) -> str:
-    "The table of the answer for a paper: a tabular with the rules of booktabs, all its rows."
+    """The table of the answer for a paper: a tabular with the rules of booktabs, all its rows.
+
+    A last line explains the star at a claim, where there is one."""
     table = compact_table(document)
     headline = " ".join(visible(heading_of(document).line).split())
     if not table.lines:
         return f"% {headline}\n"
-    return f"% {headline}\n% needs \\usepackage{{booktabs}}\n{latex_table(table)}\n"
+    note = STAR if any(row.is_marked for row in answer_rows(document)) else ""
+    return f"% {headline}\n% needs \\usepackage{{booktabs}}\n{latex_table(table, note)}\n"
 
 
 def summary_markdown(document: Document) -> str:

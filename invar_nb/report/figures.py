@@ -126,9 +126,16 @@ def latex(value: object) -> str:
     return re.sub(r"(?<![\w.)-])-(?=\d)", "$-$", escaped)  # a minus sign, not a hyphen
 
 
-def latex_table(table: object) -> str:  # with heads and rows, as `Table`
+def latex_table(
+    table: object,  # with heads and rows, as `Table`
+    note: str = "",  # below the table
+) -> str:
     "A table in LaTeX with the rules of the package booktabs; the first column is text."
     heads = [latex(head) for head in table.heads]
+    notes = []
+    if note:
+        width = rf"\multicolumn{{{len(heads)}}}{{l}}"
+        notes.append(rf"{width}{{\footnotesize {latex(note)}}} \\")
     sides = ["l", *("l" if head == "claim" else "r" for head in heads[1:])]
     return "\n".join(
         [
@@ -138,6 +145,7 @@ def latex_table(table: object) -> str:  # with heads and rows, as `Table`
             r"\midrule",
             *(_latex_line(map(latex, row)) for row in table.rows),
             r"\bottomrule",
+            *notes,
             r"\end{tabular}",
         ]
     )

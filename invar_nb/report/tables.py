@@ -106,6 +106,7 @@ class Line:
     # a table that is cut keeps the smallest ranks: of claims the place in WORST_FIRST
     rank: int = -1
     second_rank: float = 0.0  # decides between equal ranks: of regressed rows the gain
+    word: str = ""  # for its claim, by which lines that are left out are counted
     is_best: bool = False  # among the best candidates, which a cut table keeps as well
 
 
@@ -188,10 +189,10 @@ class Table:
 
 
 def _counted_claims(lines: Sequence[Line]) -> str:
-    "`2 regressed, 7 equivalent`: how many rows have each claim; '' where none has one."
-    counts = Counter(line.rank for line in lines)
-    claims = [(counts[rank], claim) for rank, claim in enumerate(WORST_FIRST)]
-    return ", ".join(f"{n} {claim}" for n, claim in claims if n)
+    "`2 regressed, 7 not worse`: how many rows have each word; '' where none has one."
+    ranked = sorted(lines, key=lambda line: line.rank)
+    counts = Counter(line.word for line in ranked if line.word)
+    return ", ".join(f"{n} {word}" for word, n in counts.items())
 
 
 def rows_table(columns: Sequence[RowColumn], rows: Sequence[RowSection]) -> Table:
@@ -631,7 +632,9 @@ def answer_table(document: Document) -> Table:
         if row := line.row:
             is_best = (row.key.candidate, row.key.part) in best and row.role != "rest"
             second_rank = urgency(row)[1]
-            shown_line = replace(shown_line, second_rank=second_rank, is_best=is_best)
+            shown_line = replace(
+                shown_line, second_rank=second_rank, is_best=is_best, word=row.words.claim
+            )
         rows.append(shown_line)
     return Table(columns=[*columns.values()], lines=rows).dense(nothing=("",))
 
