@@ -283,7 +283,9 @@ def judged_families(
 
     A single leading row is judged by its interval alone, and has none either."""
     leads, others = families_of(rows, deciding)
-    return [row for row in leads if row.is_adjusted], [row for row in others if row.is_adjusted]
+    return [row for row in leads if row.is_adjusted], [
+        row for row in others if row.is_adjusted
+    ]
 
 
 def judge_rows(rows: Sequence[Row], deciding: Iterable[str] = ()) -> list[Row]:

@@ -331,8 +331,9 @@ class Report(Shown):
         return summary(self.content, in_shell=False)
 
     def to_markdown(self) -> str:
-        "The answer for a comment: that of summary.md."
-        return summary_markdown(self.content)
+        """The answer for a comment. It is that of summary.md, which `save` writes, but for the
+        sentences on files and options."""
+        return summary_markdown(self.content, in_shell=False)
 
     def to_latex(self) -> str:
         "The table of the answer in LaTeX, with the rules of the package booktabs."

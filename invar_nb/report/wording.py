@@ -19,8 +19,8 @@ __all__ = ['EXIT_FIRST', 'STAR', 'MOST_NAMED', 'LOSSES', 'METHODS', 'NOISY_SETTI
            'exit_needs_words', 'exit_note', 'first_failed', 'deciding_gates', 'gate_line', 'deciding_candidates',
            'required_lines', 'passages_of', 'passage_lines', 'Note', 'best_names', 'best_line', 'next_note',
            'next_line', 'losses_to_accept', 'last_day', 'row_to_paste', 'rows_to_paste', 'paste_sentence',
-           'page_of_rows', 'accept_sentence', 'exit_is_told', 'fact_lines', 'setting_details', 'leading_family',
-           'families_text', 'described_sentence', 'ranking_lines']
+           'page_of_rows', 'accept_sentence', 'accept_in_python', 'exit_is_told', 'fact_lines', 'setting_details',
+           'leading_family', 'families_text', 'described_sentence', 'ranking_lines']
 
 # %% ../../nbs/report/08_wording.ipynb #wrd02
 import json
@@ -318,9 +318,8 @@ def corrected_sentence(document: Document, shown: Sequence[RowSection]) -> str:
             f"{counted(len(others), 'others')}"
         )
     elif others_shown:
-        sentence += (
-            f"; claims of rows that do not lead are corrected for {counted(len(others), 'rows')}"
-        )
+        n_others = counted(len(others), "rows")
+        sentence += f"; claims of rows that do not lead are corrected for {n_others}"
     elif leading:
         sentence += f"; claims are corrected for {counted(len(leading), 'rows')}"
     return f"{sentence}."
@@ -1211,11 +1210,8 @@ def last_day(document: Document) -> date:
     return moment.date() + timedelta(days=ACCEPTED_DAYS)
 
 
-def row_to_paste(row: RowSection, document: Document) -> str:
-    "The table [[accepted]] that accepts the loss of a row; '' of a loss of 100 % and more."
-    size = _size_to_accept(row)
-    if size is None:
-        return ""
+def _names_to_accept(row: RowSection, document: Document) -> dict[str, str]:
+    "The names by which an accepted loss finds a row, as far as the report has several."
     leads = document.of_role("pooled", "lead")
     lead_metrics = {(lead.key.candidate, lead.key.part): lead.key.metric for lead in leads}
     names = {}
@@ -1227,8 +1223,17 @@ def row_to_paste(row: RowSection, document: Document) -> str:
         names["metric"] = row.key.metric
     if row.key.slice:
         names["slice"] = row.key.slice
+    return names
+
+
+def row_to_paste(row: RowSection, document: Document) -> str:
+    "The table [[accepted]] that accepts the loss of a row; '' of a loss of 100 % and more."
+    size = _size_to_accept(row)
+    if size is None:
+        return ""
     lines = [
-        f"{field} = {json.dumps(name, ensure_ascii=False)}" for field, name in names.items()
+        f"{field} = {json.dumps(name, ensure_ascii=False)}"
+        for field, name in _names_to_accept(row, document).items()
     ]
     lines += [f"up_to = {size}", 'reason = "why, or a ticket"']
     lines.append(f"expires = {last_day(document)}  # the last day on which it is accepted")
@@ -1297,6 +1302,23 @@ def accept_sentence(document: Document) -> str:
             "report.html have the rows, ready to paste."
         )
     return " ".join(texts)
+
+
+def accept_in_python(document: Document) -> str:
+    "How to accept the losses of a study in Python, with the first as an example; or ''."
+    rows = [row for row in _new_losses(document) if _size_to_accept(row)]
+    if not rows:
+        return ""
+    loss = {
+        **_names_to_accept(rows[0], document),
+        "up_to": json.loads(_size_to_accept(rows[0])),
+        "reason": "why, or a ticket",
+        "expires": str(last_day(document)),
+    }
+    sentence = "To accept a known loss, pass it to the study as `accepted=`"
+    if len(rows) > 1:
+        sentence += f", a dict for each of {len(rows)} losses; the first"
+    return f"{sentence}:\n\n```python\naccepted=[{loss!r}]\n```"
 
 
 def exit_is_told(document: Document) -> bool:
