@@ -74,7 +74,7 @@ def test_margins_of_scores_and_parts_in_python():
     assert margins({"score": 0.1, "points": 5}) == {"quiz": 0.1, "speed": 5}
     with pytest.raises(UsageError, match="a margin must name its score"):
         margins({"score": 0.1})
-    with pytest.raises(UsageError, match="a margin's metric must be one of"):
+    with pytest.raises(UsageError, match="a margin's metric or part must be one of"):
         margins({"quizz": 0.1})
 
 

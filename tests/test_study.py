@@ -2523,7 +2523,7 @@ def test_a_study_of_several_candidates_is_asked_by_candidate_metric_or_key():
     assert made["c3"] is made.select(candidate="c3", role="lead")[0]
     assert made[made.row.key] is made.row and made.row.key in made and "c3" in made
     for name, words in (
-        ("perplexity", "of several candidates, 'c3', 'c4'; write select(candidate='c3', met"),
+        ("perplexity", "of several candidates, 'c3', 'c4'; write study['c3', 'perplexity']"),
         ("c33", "Did you mean 'c3'?"),
         ("brier", "there are 'c3', 'c4', 'perplexity'"),
     ):

@@ -6,7 +6,7 @@
 __all__ = ['EXCHANGEABLE', 'Adjust', 'ROWS', 'FEW', 'LARGEST_ALPHA', 'RATES', 'Judge', 'CHANGED', 'p_of_change', 'p_of_questions',
            'judge_alone', 'judge_with', 'judge_by_holm', 'rate_if_few', 'units_for_rate', 'pass_on', 'family_of',
            'family_by_bound', 'PartFamily', 'judge_together', 'that_decide', 'find_leading', 'choose_judge',
-           'judge_rows', 'judge_looked', 'check_control', 'above_floor']
+           'families_of', 'judged_families', 'judge_rows', 'judge_looked', 'check_control', 'above_floor']
 
 # %% ../../nbs/comparison/07_family.ipynb #9009896f
 import math
@@ -238,8 +238,8 @@ def find_leading(rows: Iterable[Row], deciding: Iterable[str] = ()) -> list[Row]
     rows = list(rows)
     leads = [row for row in rows if row.role == "pooled"]
     leads = leads or [row for row in rows if row.role == "lead"]
-    keys = that_decide([row.key for row in leads], deciding)
-    return [row for row in leads if row.key in keys]
+    keys = that_decide([(row.key.candidate, row.key.part) for row in leads], deciding)
+    return [row for row in leads if (row.key.candidate, row.key.part) in keys]
 
 
 def choose_judge(rows: Sequence[Row]) -> Judge:
@@ -262,15 +262,35 @@ def choose_judge(rows: Sequence[Row]) -> Judge:
     return judge_together
 
 
-def judge_rows(rows: Sequence[Row], deciding: Iterable[str] = ()) -> list[Row]:
-    """Give every row its claim; levels, controls and contrasts stay as they are.
-
-    Leading rows are one family, all other rows of candidates a second one (by Holm)."""
+def families_of(
+    rows: Iterable[Row],  # or rows of a report
+    deciding: Iterable[str] = (),
+) -> tuple[list[Row], list[Row]]:
+    "The leading rows, which are one family, and all other rows of candidates, a second one."
+    rows = list(rows)
     leads = find_leading(rows, deciding)
     leading_keys = {row.key for row in leads}
     not_leading = [
         row for row in rows if row.role in ("lead", "rest") and row.key not in leading_keys
     ]
+    return leads, not_leading
+
+
+def judged_families(
+    rows: Iterable[Row], deciding: Iterable[str] = ()
+) -> tuple[list[Row], list[Row]]:
+    """Both families without the rows that have no p-value, for which nothing is corrected.
+
+    A single leading row is judged by its interval alone, and has none either."""
+    leads, others = families_of(rows, deciding)
+    return [row for row in leads if row.is_adjusted], [
+        row for row in others if row.is_adjusted
+    ]
+
+
+def judge_rows(rows: Sequence[Row], deciding: Iterable[str] = ()) -> list[Row]:
+    "Give every row its claim; levels, controls and contrasts stay as they are."
+    leads, not_leading = families_of(rows, deciding)
     judge = choose_judge(leads)
     judged = {row.key: row for row in (*judge(leads), *judge_by_holm(not_leading))}
     return [judged.get(row.key, row) for row in rows]

@@ -127,6 +127,11 @@ class Row(OfValue):
     test_level: float | None = None  # of the test over seeds; None: that of the interval
 
     @property
+    def is_adjusted(self) -> bool:
+        "Whether its claim rests on p-values that are adjusted for a family."
+        return bool(self.adjusted)
+
+    @property
     def adjusted_p(self) -> float | None:
         "The p-value of no change, adjusted within its family."
         return self.adjusted.get("change")

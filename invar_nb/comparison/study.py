@@ -15,7 +15,7 @@ __all__ = ['FIELDS', 'ELSEWHERE', 'worst_first', 'Table', 'Study', 'check_rules_
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, NoReturn, TypedDict, Unpack
 
 from ..arms.arm import Arm, is_frame, listed
@@ -193,7 +193,7 @@ class Table(Shown):
             key = rows[0].key
             raise KeyError(
                 f"{name} is a metric of several candidates, {listed(candidates)}; write "
-                f"select(candidate={key.candidate!r}, metric={key.metric!r}, slice=None)"
+                f"study[{key.candidate!r}, {name!r}]"
             )
         if name not in candidates:
             return _row_of_parts(rows, name)
@@ -285,25 +285,31 @@ class Table(Shown):
             )
         return upper("report_of")(self, **options)
 
+    @cached_property
+    def _shown(self) -> "Report":
+        "The report from which all displays are made; to make one anew takes long."
+        return self.report()
+
     def summary(self) -> str:
         "The result as text: a sentence, a table, and the evidence."
-        return self.report().summary()
+        return self._shown.summary()
 
     def to_markdown(self) -> str:
-        "The result as Markdown for a comment, as in summary.md."
-        return self.report().to_markdown()
+        "The result as Markdown for a comment; `.report().save(folder)` writes it, summary.md."
+        return self._shown.to_markdown()
 
     def to_latex(self) -> str:
         "The table of the answer in LaTeX, with the rules of the package booktabs."
-        return self.report().to_latex()
+        return self._shown.to_latex()
 
     def summary_frame(self) -> object:
         """What a paper's table needs, as a pandas DataFrame: a row a model, part and metric.
 
         Its columns are model, part, metric, before, after, change, low, high, unit and claim.
         `change`, `low` and `high` are in `unit`, as in the headline; `before` and `after` in
-        the unit of the metric. `to_frame` has all columns."""
-        return self.report().summary_frame()
+        the unit of the metric. `claim` is the word that is printed, `Row.word`. `to_frame`
+        has all columns: `claim` is there what programs read, and `word` is this word."""
+        return self._shown.summary_frame()
 
     def _line(self) -> str:
         "The study in one line, for its display."
@@ -311,15 +317,15 @@ class Table(Shown):
 
     def _forest(self) -> Forest | None:
         "The intervals as a picture, for its display."
-        return self.report()._forest()
+        return self._shown._forest()
 
     def _records(self) -> list[dict]:
         "The rows as dicts, for a data frame."
-        return self.report()._records()
+        return self._shown._records()
 
     def _repr_html_(self) -> str:
         "The result as HTML, for a notebook."
-        return upper("result_html")(self.report(), hint=self.hint)
+        return upper("result_html")(self._shown, hint=self.hint)
 
 # %% ../../nbs/comparison/18_study.ipynb #c024
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

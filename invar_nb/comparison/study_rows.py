@@ -8,7 +8,7 @@ __all__ = ['judged_against', 'pool_contrasts', 'margins_by_name', 'margin_of', '
            'judge_study']
 
 # %% ../../nbs/comparison/15_study_rows.ipynb #360f304c
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from .claim import as_margin
@@ -136,11 +136,23 @@ def check_metric_names(
     for name in sorted(of_accepted):
         as_choice(name, metrics, where="study", name="metric of accepted", error=UsageError)
     _check_accepted_slices(measured, rules)
-    parts = dict.fromkeys(part for _, part in measured)
-    for name in margins:
-        if name not in titles and name not in parts:
-            as_choice(name, metrics, where="study", name="a margin's metric", error=UsageError)
+    _check_names_of_margins(measured, margins, {*metrics, *titles})
     _check_margin_of_score(measured, margins)
+
+
+def _check_names_of_margins(
+    measured: Mapping[tuple[str, str], Measured],
+    margins: Mapping[str, float],
+    metrics: Collection[str],  # names and titles of all metrics
+) -> None:
+    "Raise UsageError for a margin of no metric, score or part; scores go by their titles."
+    parts = {part for _, part in measured}
+    names = {name for name in metrics if name != "score" and not name.startswith("score:")}
+    choices = sorted({*names, *parts} - {""})
+    what = "a margin's metric or part" if any(parts) else "a margin's metric"
+    for name in margins:
+        if name not in metrics and name not in parts:
+            as_choice(name, choices, where="study", name=what, error=UsageError)
 
 
 def _check_accepted_slices(measured: Mapping[tuple[str, str], Measured], rules: Rules) -> None:

@@ -189,6 +189,11 @@ class RowSection(Section):
     words: Words[RowWords]
 
     @property
+    def is_adjusted(self) -> bool:
+        "Whether its claim rests on p-values that are adjusted for a family."
+        return any(p is not None for p in msgspec.structs.astuple(self.adjusted))
+
+    @property
     def is_marked(self) -> bool:
         "Whether the interval alone would claim more than `claim`; tables mark it with a star."
         return self.alone is not None and self.claim not in WITHIN

@@ -11,7 +11,7 @@ __all__ = ['COLOURS', 'UNSEEN', 'visible', 'markdown', 'show', 'percent', 'markd
 import math
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -126,9 +126,16 @@ def latex(value: object) -> str:
     return re.sub(r"(?<![\w.)-])-(?=\d)", "$-$", escaped)  # a minus sign, not a hyphen
 
 
-def latex_table(table: object) -> str:  # with heads and rows, as `Table`
+def latex_table(
+    table: object,  # with heads and rows, as `Table`
+    note: str = "",  # below the table
+) -> str:
     "A table in LaTeX with the rules of the package booktabs; the first column is text."
     heads = [latex(head) for head in table.heads]
+    notes = []
+    if note:
+        width = rf"\multicolumn{{{len(heads)}}}{{l}}"
+        notes.append(rf"{width}{{\footnotesize {latex(note)}}} \\")
     sides = ["l", *("l" if head == "claim" else "r" for head in heads[1:])]
     return "\n".join(
         [
@@ -138,6 +145,7 @@ def latex_table(table: object) -> str:  # with heads and rows, as `Table`
             r"\midrule",
             *(_latex_line(map(latex, row)) for row in table.rows),
             r"\bottomrule",
+            *notes,
             r"\end{tabular}",
         ]
     )
@@ -311,7 +319,7 @@ class _Panel:
         self.bottom = start + 30 + _BAR_HEIGHT * len(forest["bars"])
         self.reach = math.inf  # values farther from 0 are drawn as arrows
         if forest["zero"]:
-            self.reach = reach_of(forest["bars"], forest["margin"])
+            self.reach = reach_of(forest["bars"], forest["margin"], forest["leads"])
         self.x = _axis_around(self._values_to_cover(), _BARS_LEFT, _BARS_RIGHT)
 
     def _values_to_cover(self) -> list[float]:
@@ -424,6 +432,7 @@ def interval_figure(
     zero: str = "no change",  # what 0 means; "": nothing
     note: str = "",  # below the axis
     more: Sequence = (),  # a `Forest` for each further unit
+    leads: Collection[int] = (),  # places of the bars that decide
 ) -> Picture:
     """A picture of intervals beside 0, a margin and a gate's limit; each unit has a panel.
 
@@ -437,6 +446,7 @@ def interval_figure(
         "words": words,
         "zero": zero,
         "note": note,
+        "leads": leads,
     }
     marks = []
     height = 0

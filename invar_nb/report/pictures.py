@@ -4,11 +4,11 @@
 
 # %% auto #0
 __all__ = ['IN_COLUMNS', 'MOST_OTHERS', 'OTHER_SCORE', 'MOST_BARS', 'SCORED_TWICE', 'Bar', 'room_for_labels', 'bars_forest',
-           'looks_picture', 'compares_one_pair', 'is_asked_for', 'is_beside', 'other_rows', 'claim_rank', 'urgency',
-           'figure_rows', 'with_interval', 'ranks_of', 'left_out_note', 'panel_of', 'bar_of', 'panel_forest',
-           'panel_unit', 'level_label', 'levels_forest', 'panels_of', 'add_controls', 'answer_forest',
-           'interval_picture', 'leads_of', 'size_axis', 'size_picture', 'documents_picture', 'windows_picture',
-           'changes_picture', 'reliability_pictures']
+           'looks_picture', 'compares_one_pair', 'is_asked_for', 'is_beside', 'unshown_slices', 'places_for',
+           'other_rows', 'claim_rank', 'urgency', 'figure_rows', 'with_interval', 'ranks_of', 'left_out_note',
+           'panel_of', 'bar_of', 'is_lead', 'panel_forest', 'panel_unit', 'level_label', 'levels_forest', 'panels_of',
+           'add_controls', 'answer_forest', 'with_the_best', 'interval_picture', 'leads_of', 'size_axis',
+           'size_picture', 'documents_picture', 'windows_picture', 'changes_picture', 'reliability_pictures']
 
 # %% ../../nbs/report/07_pictures.ipynb #pic02
 from collections import Counter
@@ -150,13 +150,29 @@ def is_beside(document: Document, row: RowSection) -> bool:
     return bool(document.decided.by) or not row.key.slice
 
 
-def other_rows(document: Document) -> tuple[list[RowSection], list[RowSection]]:
-    "The rows of the answer that do not decide, and more such rows for which it has no room."
-    rows = [row for row in document.of_role("rest") if is_beside(document, row)]
-    n_places = MOST_OTHERS
+def unshown_slices(document: Document) -> list[RowSection]:
+    "The judged slices by columns that were named of which the answer has no line."
+    if not document.decided.by:
+        return []
+    slices = [row for row in document.of_role("rest") if row.key.slice and row.value.judged]
+    return [row for row in slices if not is_beside(document, row)]
+
+
+def places_for(document: Document, rows: Sequence[RowSection]) -> int:
+    "How many rows that do not decide the answer has room for."
     has_asked = any(is_asked_for(document, row) for row in rows)
     if document.has_runs or compares_one_pair(document) or has_asked:
-        n_places = 3 * MOST_OTHERS
+        return 3 * MOST_OTHERS
+    return MOST_OTHERS
+
+
+def other_rows(document: Document) -> tuple[list[RowSection], list[RowSection]]:
+    """The rows of the answer that do not decide, and more such rows that it does not show.
+
+    Those are rows for which it has no room, and slices that were asked for and did not
+    regress."""
+    rows = [row for row in document.of_role("rest") if is_beside(document, row)]
+    n_places = places_for(document, rows)
     if len(rows) > n_places:
         title = document.of_role("pooled", "lead")[0].value.title
         rows.sort(
@@ -166,7 +182,7 @@ def other_rows(document: Document) -> tuple[list[RowSection], list[RowSection]]:
                 urgency(row),
             )
         )
-    return rows[:n_places], rows[n_places:]
+    return rows[:n_places], [*rows[n_places:], *unshown_slices(document)]
 
 # %% ../../nbs/report/07_pictures.ipynb #ansf1
 MOST_BARS = 20  # of a figure
@@ -262,6 +278,11 @@ def bar_of(row: RowSection, label: str) -> Bar:
     )
 
 
+def is_lead(row: RowSection) -> bool:
+    "Whether a row may decide: it is pooled, or of a pair's leading metric on all items."
+    return row.role in ("pooled", "lead")
+
+
 def panel_forest(rows: Sequence[RowSection], gate: GateSection | None) -> Forest:
     "The rows of one panel as bars on an axis, with the limit of a gate."
     value = rows[0].value
@@ -276,6 +297,8 @@ def panel_forest(rows: Sequence[RowSection], gate: GateSection | None) -> Forest
     if gate is not None and value.scale == "log":
         limit = 100 * (gate.limit - 1)  # a ratio, on an axis of per cent
     forest = bars_forest(value, rows[0].margin, bars, limit)
+    leads = [place for place, row in enumerate(rows) if is_lead(row)]
+    forest = replace(forest, leads=leads)
     if len(titles) == 1:
         return forest
     return replace(forest, axis=f"change [{panel_unit(value)}]")
@@ -344,19 +367,23 @@ def answer_forest(document: Document) -> Forest | None:
     """The picture of the answer: intervals beside their margins, with a panel for each unit.
 
     None where there are no intervals. It draws the rows of the answer's table; of more than
-    MOST_BARS, those that decide and the most urgent. A note counts the rows that are left out.
-    Without pairs it shows the metrics of the models.
+    MOST_BARS, the best candidates, those that decide and the most urgent. A note counts the
+    rows that are left out. The panel of what decides comes first. Without pairs it shows the
+    metrics of the models.
     """
     rows, hidden = figure_rows(document)
     if not rows:
         if document.pairs:
             return None
         return levels_forest(document)
-    ranked = sorted(rows, key=lambda row: (not _decides(document, row), urgency(row)))
-    note = left_out_note([*ranked[MOST_BARS:], *hidden], len(rows) + len(hidden))
-    if len(rows) > MOST_BARS:
-        rows = ranked[:MOST_BARS]
-    panels = panels_of(rows, ranked[:MOST_BARS])
+    ranked = sorted(
+        rows, key=lambda row: (not _decides(document, row), not is_lead(row), urgency(row))
+    )
+    kept, left_out = with_the_best(document, ranked)
+    note = left_out_note([*left_out, *hidden], len(rows) + len(hidden))
+    if left_out:
+        rows = kept
+    panels = panels_of(rows, kept)
     add_controls(document, panels)
     gate = next((pair.gate for pair in document.pairs if pair.gate), None)
     forests = [panel_forest(panel, gate) for panel in panels]
@@ -364,6 +391,29 @@ def answer_forest(document: Document) -> Forest | None:
     if len(forests) == 1:
         return forests[0]
     return replace(forests[0], more=forests[1:])
+
+
+def with_the_best(
+    document: Document,
+    ranked: Sequence[RowSection],  # the most urgent first
+) -> tuple[list[RowSection], list[RowSection]]:
+    """MOST_BARS rows in their order, and those that are left out.
+
+    The best candidates of each part take at most a quarter of the places; all others are taken
+    by the most urgent rows, so that the worst that decides is always among them."""
+    n_best = min(MOST_BARS // 4, max(0, len(ranked) - MOST_BARS))
+    rank_of = ranks_of(document)
+    far = len(ranked)
+    by_rank = sorted(
+        filter(is_lead, ranked),
+        key=lambda row: rank_of.get((row.key.part, row.key.candidate), far),
+    )
+    best = {row.key for row in by_rank[:n_best]}
+    urgent = [row for row in ranked if row.key not in best]
+    n_urgent = MOST_BARS - len(best)
+    left_out = urgent[n_urgent:]
+    keys_left_out = {row.key for row in left_out}
+    return [row for row in ranked if row.key not in keys_left_out], left_out
 
 
 def _decides(document: Document, row: RowSection) -> bool:

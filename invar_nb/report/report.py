@@ -70,9 +70,15 @@ from invar_nb.report.document import (
 )
 from .figures import visible
 from .page import render_html, render_markdown
-from .pictures import answer_forest, leads_of, reliability_pictures
+from invar_nb.report.pictures import (
+    OTHER_SCORE,
+    answer_forest,
+    leads_of,
+    reliability_pictures,
+)
 from .shown import axis_of, difference_ends
 from invar_nb.report.tables import (
+    answer_rows,
     changed_answers,
     compact_table,
     marks_of_both,
@@ -325,8 +331,9 @@ class Report(Shown):
         return summary(self.content, in_shell=False)
 
     def to_markdown(self) -> str:
-        "The answer for a comment: that of summary.md."
-        return summary_markdown(self.content)
+        """The answer for a comment. It is that of summary.md, which `save` writes, but for the
+        sentences on files and options."""
+        return summary_markdown(self.content, in_shell=False)
 
     def to_latex(self) -> str:
         "The table of the answer in LaTeX, with the rules of the package booktabs."
@@ -336,7 +343,8 @@ class Report(Shown):
         """What a paper's table needs, as a pandas DataFrame: a row a model, part and metric.
 
         Its columns are SUMMARY_COLUMNS. `change`, `low` and `high` are in `unit`, as in the
-        headline; `before` and `after` in that of the metric. `to_frame` has all columns."""
+        headline; `before` and `after` in that of the metric; `claim` is the word that is
+        printed. `to_frame` has all columns."""
         return summary_frame(self.content)
 
     def _line(self):
@@ -445,6 +453,8 @@ def key_fields(
 def flat_change(row: RowSection) -> dict:
     """A change as one flat dict, for a data frame; its `value` is that of the candidate.
 
+    `claim` is what programs read, one of CLAIMS; `word` is what tables and headlines say of
+    it, such as 'not worse' of an inconclusive change.
     `p_value` is that of the test of the row by itself, such as McNemar's. What `adjusted_p`
     adjusts for the family is `family_p`: for rows that do not lead the two are related by
     Holm's procedure over these rows; candidates that are judged jointly have the p-value of
@@ -462,6 +472,7 @@ def flat_change(row: RowSection) -> dict:
     columns = {
         **key_fields(row.key, value.title),
         "claim": row.claim if value.judged else row.words.claim,
+        "word": row.words.claim,
         **change,
         "baseline": value.baseline,
         "value": value.candidate,
@@ -491,7 +502,9 @@ def flat_level(level: LevelSection) -> dict:
     high = None
     if level.ci:
         low, high = level.ci
-    nothing = dict.fromkeys(("claim", "change", "change_low", "change_high", "change_unit"))
+    nothing = dict.fromkeys(
+        ("claim", "word", "change", "change_low", "change_high", "change_unit")
+    )
     return {
         **key_fields(level.key, level.title),
         **nothing,
@@ -530,14 +543,24 @@ SUMMARY_COLUMNS = {  # of `summary_frame` -> the column of `to_frame`
     "low": "change_low",
     "high": "change_high",
     "unit": "change_unit",
-    "claim": "claim",
+    "claim": "word",
 }
 
 
 def summary_records(document: Document) -> list[dict]:
-    "A dict with SUMMARY_COLUMNS for each row of a report that is no slice."
-    rows = [flat_row(row) for row in printed_rows(document) if row.key.slice is None]
-    return [{name: row[key] for name, key in SUMMARY_COLUMNS.items()} for row in rows]
+    """A dict with SUMMARY_COLUMNS for each row of a report that is no slice.
+
+    Rows that the answer shows come first, in its order. A score goes by its own name."""
+    rows = [row for row in printed_rows(document) if row.key.slice is None]
+    place_of = {row.key: place for place, row in enumerate(answer_rows(document))}
+    rows.sort(key=lambda row: place_of.get(row.key, len(place_of)))
+    records = []
+    for row in rows:
+        fields_of_row = flat_row(row)
+        if row.key.metric.startswith(OTHER_SCORE):
+            fields_of_row["metric"] = fields_of_row["title"]
+        records.append({name: fields_of_row[key] for name, key in SUMMARY_COLUMNS.items()})
+    return records
 
 
 def summary_frame(document: Document) -> Any:

@@ -106,6 +106,7 @@ class Line:
     # a table that is cut keeps the smallest ranks: of claims the place in WORST_FIRST
     rank: int = -1
     second_rank: float = 0.0  # decides between equal ranks: of regressed rows the gain
+    word: str = ""  # for its claim, by which lines that are left out are counted
     is_best: bool = False  # among the best candidates, which a cut table keeps as well
 
 
@@ -188,10 +189,17 @@ class Table:
 
 
 def _counted_claims(lines: Sequence[Line]) -> str:
-    "`2 regressed, 7 equivalent`: how many rows have each claim; '' where none has one."
-    counts = Counter(line.rank for line in lines)
-    claims = [(counts[rank], claim) for rank, claim in enumerate(WORST_FIRST)]
-    return ", ".join(f"{n} {claim}" for n, claim in claims if n)
+    "`2 regressed, 7 not worse`: how many rows have each word; '' where none has one."
+    ranked = sorted(lines, key=lambda line: line.rank)
+    counts = Counter(filter(None, map(_word_of_line, ranked)))
+    return ", ".join(f"{n} {word}" for word, n in counts.items())
+
+
+def _word_of_line(line: Line) -> str:
+    "The word by which a line is counted: its own, else the claim of its rank; '' without."
+    if line.word or not 0 <= line.rank < len(WORST_FIRST):
+        return line.word
+    return WORST_FIRST[line.rank]
 
 
 def rows_table(columns: Sequence[RowColumn], rows: Sequence[RowSection]) -> Table:
@@ -630,8 +638,11 @@ def answer_table(document: Document) -> Table:
         shown_line = Line(cells=cells, is_title=line.is_title, rank=rank_of_line(line.row))
         if row := line.row:
             is_best = (row.key.candidate, row.key.part) in best and row.role != "rest"
+            word = row.words.claim if row.value.judged else ""
             second_rank = urgency(row)[1]
-            shown_line = replace(shown_line, second_rank=second_rank, is_best=is_best)
+            shown_line = replace(
+                shown_line, second_rank=second_rank, is_best=is_best, word=word
+            )
         rows.append(shown_line)
     return Table(columns=[*columns.values()], lines=rows).dense(nothing=("",))
 
@@ -701,14 +712,14 @@ def matrix_columns(document: Document, names: Sequence[str]) -> Iterator[list[st
         yield [titled(ranking.part, any_row), level, *cells]
 
 
-def matrix_ranks(document: Document) -> dict[str, tuple[int, float]]:
-    """Name of a candidate or a part -> how early it has to be shown: by its worst row.
+def matrix_ranks(document: Document) -> dict[str, tuple[int, float, str]]:
+    """Name of a candidate or a part -> how early it has to be shown, and the word for it.
 
-    The worst claim comes first, then the largest loss.
+    Both are those of its worst row: the worst claim comes first, then the largest loss.
     """
-    ranks: dict[str, tuple[int, float]] = {}
+    ranks: dict[str, tuple[int, float, str]] = {}
     for row in document.of_role("pooled", "lead"):
-        rank = (_rank_of_claim(row.claim), urgency(row)[1])
+        rank = (_rank_of_claim(row.claim), urgency(row)[1], row.words.claim)
         for side in (row.key.candidate, titled(row.key.part, row)):
             ranks[side] = min(rank, ranks.get(side, rank))
     return ranks
@@ -725,9 +736,9 @@ def matrix(document: Document) -> Table:
     best = {name for name, _ in best_rows(document, most=1)}
     lines = []
     for row in rows:
-        rank, second_rank = ranks.get(row[0], (-1, 0.0))
-        is_best = row[0] in best
-        lines.append(Line(cells=row, rank=rank, second_rank=second_rank, is_best=is_best))
+        rank, second_rank, word = ranks.get(row[0], (-1, 0.0, ""))
+        line = Line(cells=row, rank=rank, second_rank=second_rank, word=word)
+        lines.append(replace(line, is_best=row[0] in best))
     return Table(columns=[Column(head=head) for head in heads], lines=lines)
 
 

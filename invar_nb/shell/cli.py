@@ -140,12 +140,12 @@ def save_report(
 
     The facts are those of report.json, with the exit code and the path.
     """
-    from invar_nb.report.answer import summary
+    from invar_nb.report.answer import summary, summary_markdown
     from invar_nb.report.report import has_changed_examples
     from invar_nb.report.wording import accept_sentence, page_of_rows
 
     report.save(out, force=force, journals=journals)
-    post_summary(report.to_markdown())
+    post_summary(summary_markdown(report.content))
     width = None  # a pipe or a log gets whole sentences
     if sys.stdout.isatty():
         width = min(max(shutil.get_terminal_size().columns, 80), 120)
