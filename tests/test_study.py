@@ -66,7 +66,7 @@ from invar_nb.comparison.claim import as_margin
 from invar_nb.comparison.claim_words import rationale
 from invar_nb.comparison.difference import Settings, change_text, measure
 from invar_nb.comparison.units import choose_units
-from invar_nb.foundations.refuse import ContractError, PairingError, UsageError, nearest
+from invar_nb.foundations.refuse import ContractError, PairingError, nearest
 from invar_nb.foundations.store import content_digest
 from invar_nb.metrics.metric import Registry
 from invar_nb.statistics.jackknife import jackknife_statistic

@@ -761,6 +761,8 @@ def rates_of_several(rows: Sequence[RowSection], laws: Laws | None) -> str:
         f"at most {100 * alpha:.2g} of 100 such reports call any edit without effect "
         "changed, or any edit as large as the margin equivalent"
     )
+    if rows[0].role == "pooled":  # rows of single texts are adjusted for among themselves
+        clause += ", in the pooled rows; rows of single texts may add as many"
     if laws is None:
         return f"{capitalised(clause)}."
     values = [row.value for row in rows if row.value.method != "tango"]
