@@ -778,6 +778,31 @@ def test_the_rows_that_a_report_writes_accept_its_losses_slices_too(docs, shell)
     assert code == 0 and "Known loss?" not in out
 
 
+def test_rows_of_several_models_are_not_averaged_on_advice(docs, shell):
+    "The advice for repeated ids led to the mean of three different models."
+    rows = [
+        {"model": model, "prompt_id": f"q{i}", "correct": (i * step) % 7 > 2}
+        for model, step in (("base", 1), ("int8", 2), ("int4", 3))
+        for i in range(60)
+    ]
+    (docs / "all.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    cure = "invar-nb compare all.jsonl --column id=prompt_id --column arm=model=base,int8,int4"
+    for line in (
+        "compare all.jsonl",
+        "compare all.jsonl --column id=prompt_id",
+        "evaluate all.jsonl --column id=prompt_id",
+        "compare all.jsonl docs/all2.jsonl --column id=prompt_id",
+    ):
+        (docs / "docs/all2.jsonl").write_text((docs / "all.jsonl").read_text())
+        code, _, err = shell(f"{line} -q")
+        assert code in (2, 3) and err.count("\n") == 1, err
+        assert cure in err and "evaluate" not in err and ".." not in err, err
+        if "repeats" in err:
+            assert err.index(cure) < err.index("--set repeats=mean") and "; else say" in err
+    code, out, err = shell(f"{cure.removeprefix('invar-nb ')} -q")
+    assert code in (0, 1) and "2 candidates" in out, err
+
+
 def test_the_terminal_leads_to_the_row_where_a_study_file_is_used(docs, shell):
     marks_with_losses(docs)
     (docs / "study.toml").write_text(MARKS)

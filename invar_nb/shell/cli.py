@@ -234,7 +234,9 @@ def check_arms(request: Request) -> None:
         is_model = Path(baseline, "config.json").is_file()
         word = "score" if is_model else "evaluate"
         cure += f"; for one alone: invar-nb {word} {baseline}"
-        cure = cure_of_one_table(baseline, request.job.asked.metric or ()) or cure
+        metrics = request.job.asked.metric or ()
+        id_column = request.job.columns.roles.get("id")
+        cure = cure_of_one_table(baseline, metrics, id_column=id_column) or cure
     usage("compare needs BASELINE and CANDIDATE", got, cure)
 
 # %% ../../nbs/shell/32_cli.ipynb #c025
