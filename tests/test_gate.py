@@ -1319,6 +1319,59 @@ def test_init_says_what_it_cannot_do_and_keeps_what_was_asked(docs, shell):
     assert "echo" not in shell("init")[1]
 
 
+def test_init_writes_no_study_that_its_first_run_refuses(docs, shell):
+    "Several candidates, slices without a column and one margin for several metrics were taken."
+    for name, wrong in (("base", 0), ("int8", 20), ("int4", 40)):
+        rows = [f"q{i},{int(i % 5 > 0 and i >= wrong)},{'ab'[i % 2]}" for i in range(200)]
+        (docs / f"{name}.csv").write_text("\n".join(["id,passed,topic", *rows]) + "\n")
+    results = page_data("lm_eval")
+    of_tasks = f"init --baseline {results / 'base'} --candidate {results / 'tuned'}"
+    two = "init --baseline base.csv --candidate int8.csv"
+    for line, said in (
+        (
+            f"{two} --candidate int4.csv",
+            'of the line candidate: "int8" = "int8.csv" and "int4" = "int4.csv"',
+        ),
+        (f"{two} --require slices", "Write --by topic."),
+        (f"{two} --require all", "Write --by topic."),
+        (f"{two} --require slices --by nope", "there must be a column 'nope'"),
+        (f"{two} --margin judge=3", "--margin must name a metric that is compared"),
+        (f"{two} --margin 1% --margin passed=3%", "once per metric"),
+        (of_tasks, "In its place write --margin accuracy=2% --margin"),
+    ):
+        code, _, err = shell(line)
+        assert code in (2, 3) and err.count("\n") == 1 and said in err, err
+        assert not (docs / "study.toml").exists() and not (docs / ".github").exists()
+    margins = re.search("write (--margin .*?)\\.\n", err)[1]
+    code, out, err = shell(f"{of_tasks} {margins}")
+    assert code == 0, err
+    assert shell("compare --study study.toml -q --out r")[0] in (0, 1)
+    study = docs / "study.toml"
+    study.write_text(re.sub("(?m)^margin = .*", 'margin = "2%"', study.read_text()))
+    code, _, err = shell("compare --study study.toml -q --out r2")
+    table = re.search("In the study file write (margin = .*) under \\[rules\\]", err)[1]
+    study.write_text(study.read_text().replace('margin = "2%"', table))
+    code, _, err = shell("compare --study study.toml -q --out r3")
+    assert code in (0, 1), err
+    shutil.rmtree(docs / ".github")
+    study.unlink()
+    code, _, err = shell(f"{two} --require slices --by topic")
+    assert code == 0, err
+    both = '"int8" = "int8.csv"\n"int4" = "int4.csv"\n'
+    study.write_text(re.sub("(?m)^candidate = .*\n", both, study.read_text()))
+    code, out, err = shell("compare --study study.toml -q --out r4")
+    assert code == 1 and "topic a" in out and "2 candidates" in out, out + err
+
+
+def test_slices_that_are_required_and_lack_are_asked_for_as_they_are_written(docs, shell):
+    (docs / "study.toml").write_text(
+        '[arms]\nbaseline = "docs/base.jsonl"\nnew = "docs/q8.jsonl"\n'
+        '[rules]\nrequired = "slices"\n'
+    )
+    code, _, err = shell("compare --study study.toml -q")
+    assert code == 2 and "--by COLUMN" in err and 'by = ["COLUMN"] under [rules]' in err, err
+
+
 def test_the_assertion_takes_arms_files_and_models(docs):
     from dataclasses import fields
 

@@ -120,6 +120,11 @@ def _option(name: str, metavar: str, text: str) -> object:
     return Annotated[str, typer.Option(name, metavar=metavar, help=text)]
 
 
+def _options(name: str, metavar: str, text: str) -> object:
+    "The annotation of an option that may be repeated: its name, its value's name, its help."
+    return Annotated[list[str] | None, typer.Option(name, metavar=metavar, help=text)]
+
+
 def _flag(name: str, text: str) -> object:
     "The annotation of an option that takes no value: its name and its help."
     return Annotated[bool, typer.Option(name, help=text)]
@@ -807,25 +812,32 @@ def init(
         "MODEL",
         "Model that is scored once, or results. Default: models/base.",
     ) = None,
-    candidate: _option(
+    candidate: _options(
         "--candidate",
         "MODEL",
         "Model or results that each run compares. Default: models/candidate.",
     ) = None,
     text: _option("--text", "FILE", "Text that models score. Default: text.jsonl.") = None,
-    margin: _option("--margin", "V", "Smallest change that matters. Default: 2%.") = "2%",
+    margin: _options(
+        "--margin",
+        "[METRIC=]V",
+        "Smallest change that matters, of results also of each metric. Repeatable. "
+        "Default: 2%.",
+    ) = None,
+    by: _options("--by", "COLUMN", "Column to slice by. Repeatable.") = None,
     required: RequireOption = None,
 ):
     "Write a workflow for GitHub and a study file, so that pull requests are gated."
-    from invar_nb.shell.workflow import Workflow, write_workflow
+    from invar_nb.shell.workflow import Workflow, one_candidate, write_workflow
 
     return write_workflow(
         Workflow(
             baseline=baseline,
-            candidate=candidate,
+            candidate=one_candidate(candidate),
             text=text,
-            margin=margin,
+            margins=margin or ["2%"],
             required=required,
+            by=by or (),
         )
     )
 
