@@ -812,6 +812,29 @@ def test_the_terminal_leads_to_the_row_where_a_study_file_is_used(docs, shell):
     assert "[[accepted]]" not in out
 
 
+def test_the_terminal_says_what_lifts_a_loss_that_no_new_row_does(docs, shell):
+    "It led to rows in summary.md, which had none, and to rows that do not lift `required`."
+    marks_with_losses(docs)
+    one = MARKS.replace('["correct", "polite"]', '["correct"]').replace("better", "# ")
+    one = one.replace('by = ["kind"]\n', "")
+    lapsed = '[[accepted]]\nup_to = "90%"\nreason = "t"\nexpires = 2020-01-01\n'
+    (docs / "study.toml").write_text(one + lapsed)
+    code, out, _ = shell("compare --study study.toml --out r -q")
+    assert code == 1 and "Known loss? Renew expires or up_to" in out and "to paste" not in out
+    sliced = one + 'by = ["kind"]\nrequired = "slices"\n'
+    (docs / "study.toml").write_text(sliced)
+    code, out, _ = shell("compare --study study.toml --out s -q")
+    assert code == 1 and "to paste" not in out
+    assert 'does not lift required = "slices": write required = "not-worse"' in out
+    assert "```toml" not in (docs / "s/summary.md").read_text()
+    valid = lapsed.replace("2020", "2099")
+    (docs / "study.toml").write_text(sliced + valid)
+    assert shell("compare --study study.toml --out t -q")[0] == 1
+    (docs / "study.toml").write_text(sliced.replace('"slices"', '"not-worse"') + valid)
+    code, out, _ = shell("compare --study study.toml --out u -q")
+    assert code == 0, out
+
+
 def test_an_accepted_loss_of_one_slice_accepts_no_other(docs, shell):
     marks_with_losses(docs)
     known = '[[accepted]]\nup_to = "40%"\nreason = "t"\nexpires = 2099-01-01\n'

@@ -147,7 +147,7 @@ def save_report(
     """
     from invar_nb.report.answer import summary
     from invar_nb.report.report import has_changed_examples
-    from invar_nb.report.wording import accept_sentence, page_of_rows
+    from invar_nb.report.wording import accept_lines
 
     report.save(out, force=force, journals=journals)
     post_summary(report.to_markdown())
@@ -162,9 +162,8 @@ def save_report(
         f"Report: {out / 'report.html'}{contents}",
         f"Check:  invar-nb verify {folder}",
     ]
-    if "study" in TYPED.get() and accept_sentence(report.content):
-        page = out / page_of_rows(report.content)
-        lines.append(f"Known loss? The [[accepted]] to paste is in {page}")
+    if "study" in TYPED.get():
+        lines += accept_lines(report.content, str(out))
     if has_changed_examples(report.content, report.arms):
         lines.append(f"Examples lost and won: invar-nb export {folder} --examples")
     return report.document() | facts, "\n".join(lines)
