@@ -1343,7 +1343,7 @@ def test_init_says_what_it_cannot_do_and_keeps_what_was_asked(docs, shell):
 
 
 def test_init_writes_no_study_that_its_first_run_refuses(docs, shell):
-    "Several candidates, slices without a column and one margin for several metrics were taken."
+    "Several candidates, slices by no column, one margin for several metrics: all were taken."
     for name, wrong in (("base", 0), ("int8", 20), ("int4", 40)):
         rows = [f"q{i},{int(i % 5 > 0 and i >= wrong)},{'ab'[i % 2]}" for i in range(200)]
         (docs / f"{name}.csv").write_text("\n".join(["id,passed,topic", *rows]) + "\n")

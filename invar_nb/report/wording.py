@@ -1269,7 +1269,7 @@ def unlifted_sentence(document: Document) -> str:
     if not losses_to_accept(document) or all(each.passed for each in document.required):
         return ""
     return (
-        f"An `[[accepted]]` loss does not lift `required = \"{document.decided.required}\"`: "
+        f'An `[[accepted]]` loss does not lift `required = "{document.decided.required}"`: '
         'write `required = "not-worse"`, which takes one, or a wider `margin`.'
     )
 
@@ -1280,7 +1280,9 @@ def accept_lines(document: Document, folder: str) -> list[str]:  # of the report
         return [f"Known loss? {unlifted.replace('`', '')}"]
     lines = []
     if has_lapsed(document):
-        lines.append("Known loss? Renew expires or up_to of its [[accepted]] in the study file.")
+        lines.append(
+            "Known loss? Renew expires or up_to of its [[accepted]] in the study file."
+        )
     if rows_to_paste(document):
         page = Path(folder, page_of_rows(document))
         lines.append(f"Known loss? The [[accepted]] to paste is in {page}")
