@@ -778,6 +778,31 @@ def test_the_rows_that_a_report_writes_accept_its_losses_slices_too(docs, shell)
     assert code == 0 and "Known loss?" not in out
 
 
+def test_rows_of_several_models_are_not_averaged_on_advice(docs, shell):
+    "The advice for repeated ids led to the mean of three different models."
+    rows = [
+        {"model": model, "prompt_id": f"q{i}", "correct": (i * step) % 7 > 2}
+        for model, step in (("base", 1), ("int8", 2), ("int4", 3))
+        for i in range(60)
+    ]
+    (docs / "all.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    cure = "invar-nb compare all.jsonl --column id=prompt_id --column arm=model=base,int8,int4"
+    for line in (
+        "compare all.jsonl",
+        "compare all.jsonl --column id=prompt_id",
+        "evaluate all.jsonl --column id=prompt_id",
+        "compare all.jsonl docs/all2.jsonl --column id=prompt_id",
+    ):
+        (docs / "docs/all2.jsonl").write_text((docs / "all.jsonl").read_text())
+        code, _, err = shell(f"{line} -q")
+        assert code in (2, 3) and err.count("\n") == 1, err
+        assert cure in err and "evaluate" not in err and ".." not in err, err
+        if "repeats" in err:
+            assert err.index(cure) < err.index("--set repeats=mean") and "; else say" in err
+    code, out, err = shell(f"{cure.removeprefix('invar-nb ')} -q")
+    assert code in (0, 1) and "2 candidates" in out, err
+
+
 def test_the_terminal_leads_to_the_row_where_a_study_file_is_used(docs, shell):
     marks_with_losses(docs)
     (docs / "study.toml").write_text(MARKS)
@@ -785,6 +810,29 @@ def test_the_terminal_leads_to_the_row_where_a_study_file_is_used(docs, shell):
     assert "Known loss? The [[accepted]] to paste is in r/report.md" in out
     _, out, _ = shell("compare old.csv new.csv --score correct --out s -q")
     assert "[[accepted]]" not in out
+
+
+def test_the_terminal_says_what_lifts_a_loss_that_no_new_row_does(docs, shell):
+    "It led to rows in summary.md, which had none, and to rows that do not lift `required`."
+    marks_with_losses(docs)
+    one = MARKS.replace('["correct", "polite"]', '["correct"]').replace("better", "# ")
+    one = one.replace('by = ["kind"]\n', "")
+    lapsed = '[[accepted]]\nup_to = "90%"\nreason = "t"\nexpires = 2020-01-01\n'
+    (docs / "study.toml").write_text(one + lapsed)
+    code, out, _ = shell("compare --study study.toml --out r -q")
+    assert code == 1 and "Known loss? Renew expires or up_to" in out and "to paste" not in out
+    sliced = one + 'by = ["kind"]\nrequired = "slices"\n'
+    (docs / "study.toml").write_text(sliced)
+    code, out, _ = shell("compare --study study.toml --out s -q")
+    assert code == 1 and "to paste" not in out
+    assert 'does not lift required = "slices": write required = "not-worse"' in out
+    assert "```toml" not in (docs / "s/summary.md").read_text()
+    valid = lapsed.replace("2020", "2099")
+    (docs / "study.toml").write_text(sliced + valid)
+    assert shell("compare --study study.toml --out t -q")[0] == 1
+    (docs / "study.toml").write_text(sliced.replace('"slices"', '"not-worse"') + valid)
+    code, out, _ = shell("compare --study study.toml --out u -q")
+    assert code == 0, out
 
 
 def test_an_accepted_loss_of_one_slice_accepts_no_other(docs, shell):
@@ -1292,6 +1340,59 @@ def test_init_says_what_it_cannot_do_and_keeps_what_was_asked(docs, shell):
         path.unlink()
     (docs / ".gitignore").write_text("invar-nb-report*\n")
     assert "echo" not in shell("init")[1]
+
+
+def test_init_writes_no_study_that_its_first_run_refuses(docs, shell):
+    "Several candidates, slices by no column, one margin for several metrics: all were taken."
+    for name, wrong in (("base", 0), ("int8", 20), ("int4", 40)):
+        rows = [f"q{i},{int(i % 5 > 0 and i >= wrong)},{'ab'[i % 2]}" for i in range(200)]
+        (docs / f"{name}.csv").write_text("\n".join(["id,passed,topic", *rows]) + "\n")
+    results = page_data("lm_eval")
+    of_tasks = f"init --baseline {results / 'base'} --candidate {results / 'tuned'}"
+    two = "init --baseline base.csv --candidate int8.csv"
+    for line, said in (
+        (
+            f"{two} --candidate int4.csv",
+            'of the line candidate: "int8" = "int8.csv" and "int4" = "int4.csv"',
+        ),
+        (f"{two} --require slices", "Write --by topic."),
+        (f"{two} --require all", "Write --by topic."),
+        (f"{two} --require slices --by nope", "there must be a column 'nope'"),
+        (f"{two} --margin judge=3", "--margin must name a metric that is compared"),
+        (f"{two} --margin 1% --margin passed=3%", "once per metric"),
+        (of_tasks, "In its place write --margin accuracy=2% --margin"),
+    ):
+        code, _, err = shell(line)
+        assert code in (2, 3) and err.count("\n") == 1 and said in err, err
+        assert not (docs / "study.toml").exists() and not (docs / ".github").exists()
+    margins = re.search("write (--margin .*?)\\.\n", err)[1]
+    code, out, err = shell(f"{of_tasks} {margins}")
+    assert code == 0, err
+    assert shell("compare --study study.toml -q --out r")[0] in (0, 1)
+    study = docs / "study.toml"
+    study.write_text(re.sub("(?m)^margin = .*", 'margin = "2%"', study.read_text()))
+    code, _, err = shell("compare --study study.toml -q --out r2")
+    table = re.search("In the study file write (margin = .*) under \\[rules\\]", err)[1]
+    study.write_text(study.read_text().replace('margin = "2%"', table))
+    code, _, err = shell("compare --study study.toml -q --out r3")
+    assert code in (0, 1), err
+    shutil.rmtree(docs / ".github")
+    study.unlink()
+    code, _, err = shell(f"{two} --require slices --by topic")
+    assert code == 0, err
+    both = '"int8" = "int8.csv"\n"int4" = "int4.csv"\n'
+    study.write_text(re.sub("(?m)^candidate = .*\n", both, study.read_text()))
+    code, out, err = shell("compare --study study.toml -q --out r4")
+    assert code == 1 and "topic a" in out and "2 candidates" in out, out + err
+
+
+def test_slices_that_are_required_and_lack_are_asked_for_as_they_are_written(docs, shell):
+    (docs / "study.toml").write_text(
+        '[arms]\nbaseline = "docs/base.jsonl"\nnew = "docs/q8.jsonl"\n'
+        '[rules]\nrequired = "slices"\n'
+    )
+    code, _, err = shell("compare --study study.toml -q")
+    assert code == 2 and "--by COLUMN" in err and 'by = ["COLUMN"] under [rules]' in err, err
 
 
 def test_the_assertion_takes_arms_files_and_models(docs):

@@ -459,17 +459,29 @@ def cure_of_one_table(
     path: str,
     metrics: Sequence[str] = (),  # of runs, as typed; (): the likeliest
     command: str = "compare",  # or plan
+    id_column: str | None = None,  # as named by the user
 ) -> str:
     "What to do with one table of two models, as rows or as columns; '' where it holds none."
-    arms = suggested_arms(path)
-    if arms:
-        words = ["invar-nb", command, path, "--column", f"arm={arms}"]
-        words += _metrics_of_runs(path, metrics, without=arms.partition("=")[0])
-        return f"{path} has several arms: {shlex.join(words)}, the baseline first"
+    table = _several_arms(path, id_column)
+    if table is not None:
+        typed = _command_for(path, table, metrics, command)
+        return f"{path} has several arms: {typed}, the baseline first"
     try:
         return cure_side_by_side(path, read_table(as_path(path)).names)
     except (ContractError, OSError):
         return ""
+
+
+def _command_for(
+    path: str, table: "_SeveralArms", metrics: Sequence[str] = (), command: str = "compare"
+) -> str:
+    "The command that compares the arms of one table."
+    words = ["invar-nb", command, path]
+    if table.id_column:
+        words += ["--column", f"id={table.id_column}"]
+    words += ["--column", f"arm={table.arms}"]
+    words += _metrics_of_runs(path, metrics, without=table.arm_column)
+    return shlex.join(words)
 
 
 _EVALUATED = ("eval", "evaluation", "val", "valid", "validation", "test")  # words of names
@@ -528,26 +540,60 @@ def suggested_arms(path: str | os.PathLike) -> str | None:
 
     It is the first column whose words each have the same ids, or the same seeds.
     """
+    table = _several_arms(path)
+    return None if table is None else table.arms
+
+
+@dataclass(frozen=True, kw_only=True)
+class _SeveralArms:
+    "The columns of a table that seems to hold several arms."
+
+    arms: str  # COLUMN=WORD,WORD
+    id_column: str | None = None  # None: one with a usual name, which need not be typed
+
+    @property
+    def arm_column(self) -> str:
+        "The column that says of which arm a row is."
+        return self.arms.partition("=")[0]
+
+
+def _several_arms(
+    path: str | os.PathLike,
+    id_column: str | None = None,  # as named by the user
+) -> _SeveralArms | None:
+    "How a table that seems to hold several arms is compared; None for other files."
     try:
         path = as_path(path)
         arms = arms_of_form(path, first_names(path))
         if arms is not None:
-            return arms
+            return _SeveralArms(arms=arms)
         table = read_table(path)
     except (ContractError, OSError):
         return None
-    key_names = (*USUAL["id"], *SEEDS)
-    key = next((name for name in table.names if name.strip().lower() in key_names), None)
-    if key is None:
+    key = id_column or _key_column(table.names)
+    if key not in table.columns:
         return None
+    is_usual = key.strip().lower() in (*USUAL["id"], *SEEDS)
     are_runs = key.strip().lower() in SEEDS
     for name in table.names:
         if name == key:
             continue
         words = _words_of_arms(table.columns[name], table.columns[key], are_runs)
         if words:
-            return f"{name}={','.join(words)}"
+            return _SeveralArms(
+                arms=f"{name}={','.join(words)}",
+                id_column=key if id_column or not is_usual else None,
+            )
     return None
+
+
+def _key_column(names: Sequence[str]) -> str | None:
+    "The column with ids or seeds: one with a usual name, else the first that is called an id."
+    usual = (*USUAL["id"], *SEEDS)
+    called_ids = (name for name in names if "id" in re.split("[^a-z]+", name.lower()))
+    return next((name for name in names if name.strip().lower() in usual), None) or next(
+        called_ids, None
+    )
 
 # %% ../../nbs/readers/20_recognise.ipynb #c000
 def _cure_of_folder(path: Path) -> str:
@@ -1191,12 +1237,15 @@ def _read_pairs(
     return arms | {(name, ""): matched.candidate for name, matched in pairs.items()}
 
 
-def _refuse_one_file(paths: Mapping[str, str | os.PathLike]) -> None:
+def _refuse_one_file(
+    paths: Mapping[str, str | os.PathLike],
+    id_column: str | None,  # as named by the user
+) -> None:
     "Refuse one table of several arms that was given as baseline and as candidate."
     base, *others = map(str, paths.values())
     if not others or {*others} != {base}:
         return
-    cure = cure_of_one_table(base)
+    cure = cure_of_one_table(base, id_column=id_column)
     if cure:
         refuse(
             "read_together",
@@ -1228,11 +1277,31 @@ def _read_each(
                 arms[name] = _read_one(name, path, readers[name], reading, alike)
         except ContractError as error:
             if error.code == "repeated":
-                _refuse_one_file(paths)
+                _refuse_one_file(paths, reading.id)
                 check_together(alone, reading, ())  # raises the better error, if any
+                _refuse_several_arms(error, path, reading)
             raise
     check_together(alone, reading, [arms[name] for name in alone])
     return arms
+
+
+def _refuse_several_arms(error: ContractError, path: Path, reading: Reading) -> None:
+    """Refuse repeated ids with a cure for a table of several arms, where it may be one.
+
+    An average over the rows of an id would there be one over different models.
+    """
+    table = None if reading.arm else _several_arms(path, reading.id)
+    if table is None:
+        return
+    typed = _command_for(str(path), table)
+    otherwise = f"{error.cure[:1].lower()}{error.cure[1:]}"
+    cure = (
+        f"If {table.arm_column!r} names models: {typed}, the baseline first; else {otherwise}"
+    )
+    message = f"{str(error).removesuffix(error.cure)}{cure}"
+    raise type(error)(
+        message, code=error.code, must=error.must, culprit=error.culprit, cure=cure
+    ) from None
 
 
 def _check_nothing(paths: Mapping, reading: Reading, arms: Sequence) -> None:

@@ -165,7 +165,8 @@ def find_requirement(study: Study, candidate: str) -> Requirement:
             "report",
             f"required={required!r} needs slices of the primary metric",
             "none",
-            "Slice by a column, or require parts",
+            "Slice by a column, by=['COLUMN'] (in a study file: by = [\"COLUMN\"] under "
+            "[rules]), or require parts",
             error=UsageError,
         )
     unsliced = []  # parts of which nothing would be required

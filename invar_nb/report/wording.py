@@ -19,8 +19,9 @@ __all__ = ['EXIT_FIRST', 'STAR', 'MOST_NAMED', 'LOSSES', 'METHODS', 'NOISY_SETTI
            'exit_needs_words', 'exit_note', 'first_failed', 'deciding_gates', 'gate_line', 'deciding_candidates',
            'required_lines', 'passages_of', 'passage_lines', 'Note', 'best_names', 'best_line', 'next_note',
            'next_line', 'losses_to_accept', 'last_day', 'row_to_paste', 'rows_to_paste', 'paste_sentence',
-           'page_of_rows', 'accept_sentence', 'accept_in_python', 'exit_is_told', 'fact_lines', 'setting_details',
-           'leading_family', 'families_text', 'described_sentence', 'ranking_lines']
+           'page_of_rows', 'has_lapsed', 'unlifted_sentence', 'accept_lines', 'accept_sentence', 'accept_in_python',
+           'exit_is_told', 'fact_lines', 'setting_details', 'leading_family', 'families_text', 'described_sentence',
+           'ranking_lines']
 
 # %% ../../nbs/report/08_wording.ipynb #wrd02
 import json
@@ -31,6 +32,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from itertools import chain
+from pathlib import Path
 
 from ..comparison.claim import WITHIN
 from ..comparison.difference import change_number
@@ -1303,11 +1305,46 @@ def page_of_rows(document: Document) -> str:
     return "summary.md" if len(_new_losses(document)) <= MOST_PASTED else "report.md"
 
 
+def has_lapsed(document: Document) -> bool:
+    "Whether a loss that made the exit code has an acceptance, which expired or is too small."
+    return any(row.words.accepted for row in losses_to_accept(document))
+
+
+def unlifted_sentence(document: Document) -> str:
+    """That accepting the losses does not change the exit code, and what does.
+
+    '' where no parts or slices are required, or all show what is required of them.
+    """
+    if not losses_to_accept(document) or all(each.passed for each in document.required):
+        return ""
+    return (
+        f'An `[[accepted]]` loss does not lift `required = "{document.decided.required}"`: '
+        'write `required = "not-worse"`, which takes one, or a wider `margin`.'
+    )
+
+
+def accept_lines(document: Document, folder: str) -> list[str]:  # of the report
+    "How to accept a known loss by the study file that was used, for the terminal."
+    if unlifted := unlifted_sentence(document):
+        return [f"Known loss? {unlifted.replace('`', '')}"]
+    lines = []
+    if has_lapsed(document):
+        lines.append(
+            "Known loss? Renew expires or up_to of its [[accepted]] in the study file."
+        )
+    if rows_to_paste(document):
+        page = Path(folder, page_of_rows(document))
+        lines.append(f"Known loss? The [[accepted]] to paste is in {page}")
+    return lines
+
+
 def accept_sentence(document: Document) -> str:
     "How to accept a loss that is known; '' where no such loss made the exit code."
+    if unlifted := unlifted_sentence(document):
+        return unlifted
     pasted = rows_to_paste(document)
     texts = []
-    if any(row.words.accepted for row in losses_to_accept(document)):
+    if has_lapsed(document):
         texts.append("Renew `expires` or `up_to` of its `[[accepted]]` in the study file.")
     if pasted and page_of_rows(document) == "summary.md":
         texts.append(f"{paste_sentence(document)}\n\n```toml\n{pasted}\n```")

@@ -120,6 +120,11 @@ def _option(name: str, metavar: str, text: str) -> object:
     return Annotated[str, typer.Option(name, metavar=metavar, help=text)]
 
 
+def _options(name: str, metavar: str, text: str) -> object:
+    "The annotation of an option that may be repeated: its name, its value's name, its help."
+    return Annotated[list[str] | None, typer.Option(name, metavar=metavar, help=text)]
+
+
 def _flag(name: str, text: str) -> object:
     "The annotation of an option that takes no value: its name and its help."
     return Annotated[bool, typer.Option(name, help=text)]
@@ -142,7 +147,7 @@ def save_report(
     """
     from invar_nb.report.answer import summary, summary_markdown
     from invar_nb.report.report import has_changed_examples
-    from invar_nb.report.wording import accept_sentence, page_of_rows
+    from invar_nb.report.wording import accept_lines
 
     report.save(out, force=force, journals=journals)
     post_summary(summary_markdown(report.content))
@@ -157,9 +162,8 @@ def save_report(
         f"Report: {out / 'report.html'}{contents}",
         f"Check:  invar-nb verify {folder}",
     ]
-    if "study" in TYPED.get() and accept_sentence(report.content):
-        page = out / page_of_rows(report.content)
-        lines.append(f"Known loss? The [[accepted]] to paste is in {page}")
+    if "study" in TYPED.get():
+        lines += accept_lines(report.content, str(out))
     if has_changed_examples(report.content, report.arms):
         lines.append(f"Examples lost and won: invar-nb export {folder} --examples")
     return report.document() | facts, "\n".join(lines)
@@ -234,7 +238,9 @@ def check_arms(request: Request) -> None:
         is_model = Path(baseline, "config.json").is_file()
         word = "score" if is_model else "evaluate"
         cure += f"; for one alone: invar-nb {word} {baseline}"
-        cure = cure_of_one_table(baseline, request.job.asked.metric or ()) or cure
+        metrics = request.job.asked.metric or ()
+        id_column = request.job.columns.roles.get("id")
+        cure = cure_of_one_table(baseline, metrics, id_column=id_column) or cure
     usage("compare needs BASELINE and CANDIDATE", got, cure)
 
 # %% ../../nbs/shell/32_cli.ipynb #c025
@@ -814,25 +820,32 @@ def init(
         "MODEL",
         "Model that is scored once, or results. Default: models/base.",
     ) = None,
-    candidate: _option(
+    candidate: _options(
         "--candidate",
         "MODEL",
         "Model or results that each run compares. Default: models/candidate.",
     ) = None,
     text: _option("--text", "FILE", "Text that models score. Default: text.jsonl.") = None,
-    margin: _option("--margin", "V", "Smallest change that matters. Default: 2%.") = "2%",
+    margin: _options(
+        "--margin",
+        "[METRIC=]V",
+        "Smallest change that matters, of results also of each metric. Repeatable. "
+        "Default: 2%.",
+    ) = None,
+    by: _options("--by", "COLUMN", "Column to slice by. Repeatable.") = None,
     required: RequireOption = None,
 ):
     "Write a workflow for GitHub and a study file, so that pull requests are gated."
-    from invar_nb.shell.workflow import Workflow, write_workflow
+    from invar_nb.shell.workflow import Workflow, one_candidate, write_workflow
 
     return write_workflow(
         Workflow(
             baseline=baseline,
-            candidate=candidate,
+            candidate=one_candidate(candidate),
             text=text,
-            margin=margin,
+            margins=margin or ["2%"],
             required=required,
+            by=by or (),
         )
     )
 

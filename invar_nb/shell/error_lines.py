@@ -68,7 +68,7 @@ _NAMES = (
 _NO_ARGUMENT = r"(?<!\w)'[^']*'|(?<!\w)\"[^\"]*\"|[^\s'\"]*[/\\][^\s'\"]*"  # quoted, or a path
 _FUNCTION = r"^[A-Za-z_][\w.-]*: "
 _VALUE = r"(?:['\"]([^'\"]*)['\"]|([\w.-]*\w)?)(?:\[\.\.\.\])?"
-_ARGUMENT = rf"(?<![\w:.])(?<!--margin )({_NAMES})={_VALUE}"
+_ARGUMENT = rf"(?<![\w:.])(?<!--margin )(?<!--column )({_NAMES})={_VALUE}"
 _LIST = rf"(?<![\w:.])({_NAMES})=\[('[^']*'(?:, '[^']*')*)\]"  # NAME=['A', 'B']
 _FIRST_MARK = 0xE000  # private characters of Unicode, which no message holds
 
