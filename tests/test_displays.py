@@ -750,9 +750,9 @@ def test_bars_of_one_unit_and_two_margins_have_two_panels():
         ._forest()
     )
     panels = [forest, *forest.more]
-    assert all("points" in panel.axis and len(panel.bars) == 1 for panel in panels) and sorted(
-        panel.margin for panel in panels
-    ) == [(-5, 5), (-2, 2)]
+    assert all("points" in panel.axis and len(panel.bars) == 1 for panel in panels)
+    # macro F1 regressed, too, and has no margin
+    assert sorted(panel.margin for panel in panels if panel.margin) == [(-5, 5), (-2, 2)]
 
 
 def test_a_slice_that_made_it_red_is_in_the_figure():
