@@ -1071,7 +1071,7 @@ def test_slices_go_with_their_metric_and_other_metrics_do_not(docs, shell):
 
     (docs / "old.csv").write_text(rows(10))
     (docs / "new.csv").write_text(rows(60))
-    toml = '[arms]\nbaseline = "old.csv"\nnew = "new.csv"\n[[accepted]]\nup_to = "40%"\nreason = "known"\nexpires = 2027-03-01\n'
+    toml = '[arms]\nbaseline = "old.csv"\nnew = "new.csv"\n[rules]\nby = ["language"]\n[[accepted]]\nup_to = "40%"\nreason = "known"\nexpires = 2027-03-01\n'
     d = judged(docs, shell, toml)
     lost = {
         (row["key"]["metric"], row["key"]["slice"])
@@ -1094,7 +1094,7 @@ def test_slices_go_with_their_metric_and_other_metrics_do_not(docs, shell):
         judged(docs, shell, two.replace("40%", "10%"))["exit"]["rule"] == "primary_regressed"
     )
     (docs / "new.csv").write_text(rows(10, spanish=45))  # a slice lost much more than 40 %
-    alone = toml.replace("[[acc", '[rules]\nmetrics = ["accuracy"]\n[[acc')
+    alone = toml.replace("[[acc", 'metrics = ["accuracy"]\n[[acc')
     assert (
         judged(docs, shell, alone)["exit"]["because"].startswith(
             "accuracy regressed on language es"

@@ -162,12 +162,10 @@ def test_a_suffix_of_a_file_is_code():
 
 
 def test_the_question_about_seven_files_names_seven():
-    (block,) = [
-        text
-        for text in page_text("guides/which_quant").split("```shell\n")[1:]
-        if "F16.log" in text
-    ]
-    logs, files = block.splitlines()[:2]
+    blocks = page_text("guides/which_quant").split("```shell\n")[1:]
+    files = blocks[0].splitlines()[0]
+    (block,) = [text for text in blocks if "F16.log" in text]
+    logs = block.splitlines()[0]
     types = set(json.loads(invar_nb.page_data("real_study.json").read_text())["models"])
     assert set(re.findall(r"(\w+)\.log", logs)) == types
     assert "F16.gguf Q*.gguf" in files and all(t == "F16" or t[0] == "Q" for t in types)

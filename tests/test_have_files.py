@@ -516,9 +516,11 @@ def test_folders_of_texts_mean_the_same_in_python_and_in_a_study_file(answered):
 
 def test_study_of_folders_leads_to_the_function_that_reads_them(answered):
     write_folders(["f16", "q4", "q2"], ["wiki", "code"])
-    for arms in ("f16/", {"baseline": "f16", "q4": "q4"}):
-        with pytest.raises(UsageError, match=r'compare_models\("base", \["q8", "q4"\]\)'):
-            invar_nb.study(arms)
+    with pytest.raises(UsageError, match=r'compare_models\("base", \["q8", "q4"\]\)'):
+        invar_nb.study("f16/")
+    named = invar_nb.study({"baseline": "f16", "q4": "q4"})
+    names = ("baseline", "q4")
+    assert {*named.arms} == {(name, text) for name in names for text in ("wiki", "code")}
     result = invar_nb.compare_models("f16", ["q4", "q2"])
     assert {*result.arms} == {
         (name, text) for name in ("baseline", "q4", "q2") for text in ("wiki", "code")

@@ -1455,7 +1455,7 @@ def test_what_a_newcomer_types_in_python():
         with pytest.raises(UsageError) as caught:
             wrong()
         assert said in str(caught.value) and "\n" not in str(caught.value)
-    with pytest.raises(KeyError, match="select"):
+    with pytest.raises(KeyError, match=r"write study\['q4', 'perplexity'\]"):
         ranked["perplexity"]
     scores = [
         Scores(

@@ -669,4 +669,5 @@ def is_frame(value: object) -> bool:
     "Whether a value is a table in memory: a DataFrame of pandas or polars."
     if hasattr(type(value), "kind"):  # an arm; a DataFrame may have a column of that name
         return False
-    return hasattr(value, "columns") and getattr(value, "ndim", 2) == 2
+    is_table = hasattr(value, "columns") and hasattr(value, "shape")
+    return is_table and getattr(value, "ndim", 2) == 2

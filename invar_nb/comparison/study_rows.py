@@ -20,6 +20,7 @@ from .ranking import contrast_rows, judge_contrasts
 from .rows import CONTROL, Key, Row
 from .rules import Rules
 from ..foundations.refuse import UsageError, as_choice, refuse
+from ..metrics.metric import METRICS
 
 # %% ../../nbs/comparison/15_study_rows.ipynb #ja01
 def judged_against(d: Difference, margin: float | None) -> Difference:
@@ -147,7 +148,8 @@ def _check_names_of_margins(
 ) -> None:
     "Raise UsageError for a margin of no metric, score or part; scores go by their titles."
     parts = {part for _, part in measured}
-    names = {name for name in metrics if name != "score" and not name.startswith("score:")}
+    titles = {METRICS[name].title for name in metrics if name in METRICS} - {*METRICS}
+    names = {name for name in metrics if name.partition(":")[0] != "score"} - titles
     choices = sorted({*names, *parts} - {""})
     what = "a margin's metric or part" if any(parts) else "a margin's metric"
     for name in margins:

@@ -187,7 +187,7 @@ def comparable(
         return _without_names(values, _OF_ONE_RUN)
     values = _without_names(values, (*_OF_ONE_RUN, *ANSWER))
     rows = _rows_of_others(values["rows"], without)
-    of_family = [[name] for name in FAMILY]
+    of_family = [*([name] for name in FAMILY), ["words", "claim"]]
     return values | {
         "rows": [without_paths(row, of_family) for row in rows],
         "levels": _rows_of_others(values["levels"], without),
