@@ -11,7 +11,10 @@ from studies import losses, with_divergence
 
 from invar_nb import page_data
 from invar_nb.comparison.study import study
+from invar_nb.foundations.refuse import UsageError
+from invar_nb.report.card import model_card
 from invar_nb.report.verify import verify
+from invar_nb.shell.cli import read_document
 
 DATA = Path(__file__).parent / "data"
 LM = [str(page_data("lm_eval") / name) for name in ("base", "tuned")]
@@ -711,6 +714,8 @@ def test_each_text_of_a_card_has_a_dataset_of_its_own(shell, tmp_path):
     index = yaml.safe_load(shell("card", "k", *cure, out=None)[1])["model-index"]
     found = {(r["dataset"]["config"], r["dataset"]["name"]) for r in index[0]["results"]}
     assert found == {("drama", "plays"), ("wiki", "wikitext-2")}
+    with pytest.raises(UsageError, match="got 'news'"):
+        model_card(read_document(tmp_path / "k"), candidate="int8", dataset={"news": "a"})
     for words, said in (("news=a",), "got 'news'"), (("wiki=a", "wiki=b"), "got a and b"):
         more = [word for name in words for word in ("--dataset", name)]
         code, _, err = shell("card", "k", *more, out=None)
@@ -747,6 +752,7 @@ def test_the_numbers_of_a_card_are_compared_with_those_of_its_report(shell, tmp_
     assert code == 0 and "Verified: " in out and "int8" in out.splitlines()[0], out + err
     facts = json.loads(shell("verify", form, "--json", out=None)[1])
     assert facts["verified"] and [*facts["reports"].values()] == ["int8"]
+    assert ("outside the block of metrics" in out) == form.endswith(".md")
 
     value = re.search(r"value: (\d+\.\d+)", texts[form])[1]
     digit = "1" if value[-1] != "1" else "2"
@@ -762,6 +768,12 @@ def test_the_numbers_of_a_card_are_compared_with_those_of_its_report(shell, tmp_
     assert "claim improvalent within 2 %, which is" in " ".join(
         shell("verify", form, out=None)[2].split()
     )
+    # a claim that was taken out is not one that was compared
+    shorter = re.sub(r"\n +claim: .*|, claim [^,]*", "", texts[form])
+    assert shorter != texts[form]
+    card.write_text(shorter)
+    code, _, err = shell("verify", form, out=None)
+    assert code == 3 and "no claim, which is" in " ".join(err.split()), err
 
 
 def test_a_card_needs_the_report_that_it_names(shell, tmp_path):

@@ -2349,6 +2349,8 @@ def test_frames_of_runs_that_are_not_two_lead_to_study():
     for column in ("optimizer", "method"):
         with pytest.raises(UsageError, match=rf"groupby\('{column}'\)"):
             compare(table.rename(columns={"optimizer": column}))
+    with pytest.raises(UsageError, match=r"groupby\('COLUMN'\)"):
+        compare(table.drop(columns="optimizer"))
     with pytest.raises(UsageError, match="none in argument 2 of 2"):
         compare(old, new.iloc[:0], metrics=["loss"])
     with pytest.raises(UsageError, match="must have rows; got none in lion"):

@@ -1132,7 +1132,7 @@ def _column_of_arms(frame: object) -> str:
         words = [*frame[name]]
         if all(isinstance(word, str) for word in words) and 1 < len({*words}) < len(words):
             return str(name)
-    return "optimizer"  # no such column: an example
+    return "COLUMN"  # no such column
 
 
 def _check_number_of_runs(frames: Sequence[object], metrics: Sequence[object]) -> None:

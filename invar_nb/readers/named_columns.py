@@ -795,7 +795,8 @@ def _has_row_numbers(frame: object) -> bool:
     "Whether nothing names the rows of a DataFrame but their numbers from 0."
     index = getattr(frame, "index", range(len(frame)))
     is_named = getattr(index, "name", None) is not None or "id" in map(str, frame.columns)
-    return not is_named and len(frame) > 1 and [*index] == [*range(len(frame))]
+    are_numbers = np.array_equal(np.asarray(index), np.arange(len(frame)))
+    return not is_named and len(frame) > 1 and are_numbers
 
 
 def _could_name_rows(name: str, cells: Sequence) -> bool:

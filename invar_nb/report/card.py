@@ -5,11 +5,11 @@
 # %% auto #0
 __all__ = ['TASKS', 'NOTE', 'YAML_BLOCK', 'usage', 'good_names', 'refuse_without_metric', 'card_names', 'card_arm', 'card_title',
            'card_claim', 'rounded', 'CardValue', 'metric_kind', 'change_value', 'level_value', 'card_values',
-           'source_of', 'read_datasets', 'words_for', 'check_of_each_part', 'results_file', 'dataset_of', 'index_block',
-           'check_installed', 'refuse_missing', 'model_card', 'CardEntry', 'Card', 'as_mapping', 'as_list',
-           'index_entries', 'results_entry', 'card_of', 'value_of_entry', 'is_same_fact', 'entry_differences',
-           'card_differences', 'check_card', 'yaml_blocks', 'yaml_content', 'read_card', 'digest_in', 'report_of_card',
-           'CardVerification', 'verify_card']
+           'source_of', 'read_datasets', 'words_for', 'check_parts', 'check_of_each_part', 'results_file', 'dataset_of',
+           'index_block', 'check_installed', 'refuse_missing', 'model_card', 'CardEntry', 'Card', 'as_mapping',
+           'as_list', 'index_entries', 'results_entry', 'card_of', 'value_of_entry', 'is_same_fact',
+           'entry_differences', 'card_differences', 'check_card', 'yaml_blocks', 'yaml_content', 'read_card',
+           'digest_in', 'report_of_card', 'CardVerification', 'verify_card']
 
 # %% ../../nbs/report/16_card.ipynb #crd02
 import os
@@ -192,20 +192,13 @@ def source_of(document: Document) -> dict[str, str]:
 
 
 def read_datasets(document: Document, words: Sequence[str]) -> dict[str, str]:
-    """Part -> dataset on a card, from PART=NAME for each, or NAME if there is one part.
+    """Part -> dataset on a card, from PART=NAME for each, or NAME under "".
 
-    The name of a dataset of several tasks may stand for all: say it for each, or once with
-    `results`. Raises UsageError."""
+    UsageError for a part that is named twice."""
     parts = [part.part for part in document.parts]
     by_part = {}
     for word in words:
-        part, mark, dataset = word.rpartition("=")
-        if mark and part not in parts:
-            usage(
-                "--dataset must name a text or task of the report",
-                repr(part),
-                words_for(parts),
-            )
+        part, _, dataset = word.rpartition("=")
         if by_part.setdefault(part, dataset) != dataset:
             usage(
                 f"--dataset must be said once{f' for {part}' if part else ''}",
@@ -221,6 +214,18 @@ def words_for(parts: Sequence[str]) -> str:
         return "Write --dataset NAME"
     options = " ".join(f"--dataset {shlex.quote(part)}=NAME" for part in parts)
     return f"Write {options}"
+
+
+def check_parts(document: Document, datasets: Mapping[str, str]) -> None:
+    "Raise UsageError for a text or task that the report does not have."
+    parts = [part.part for part in document.parts]
+    for part in datasets:
+        if part and part not in parts:
+            usage(
+                "--dataset must name a text or task of the report",
+                repr(part),
+                words_for(parts),
+            )
 
 
 def check_of_each_part(document: Document, datasets: Mapping[str, str]) -> None:
@@ -354,6 +359,7 @@ def model_card(
     datasets = dataset
     if isinstance(dataset, str):
         datasets = {"": dataset} if dataset else {}
+    check_parts(document, datasets)
     if results:
         return results_file(document, name, datasets)
     return index_block(document, name, datasets)
@@ -460,9 +466,11 @@ def entry_differences(entry: CardEntry, values: Sequence[CardValue]) -> Iterator
         yield f"{name}, which the report does not have"
         return
     for key, fact in {"value": value.value, **value.facts}.items():
-        written = entry.facts.get(key, fact)
-        if not is_same_fact(written, fact):
-            yield f"{name}: {key} {written}, which is {fact} in the report"
+        if key not in entry.facts:
+            if fact is not None:  # the notes of .eval_results leave out what is not there
+                yield f"{name}: no {key}, which is {fact} in the report"
+        elif not is_same_fact(entry.facts[key], fact):
+            yield f"{name}: {key} {entry.facts[key]}, which is {fact} in the report"
 
 
 def card_differences(entries: Sequence[CardEntry], values: Sequence[CardValue]) -> list[str]:
@@ -589,6 +597,8 @@ class CardVerification:
         lines = [f"{first}: {n} of {self.path}, with intervals and claims, are those of {of}."]
         if self.n_others:
             lines.append(f"Not checked: {counted(self.n_others, 'metrics')} without a report.")
+        if self.path.suffix.lower() == ".md":
+            lines.append("Not checked: what stands outside the block of metrics.")
         return "\n".join([*lines, *map(str, self.reports)])
 
 

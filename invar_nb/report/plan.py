@@ -825,6 +825,12 @@ def _goal_for(source: object, promises: Mapping[str, float | None]) -> Goal:
     return Goal(**{"margin": usual, **promises})
 
 
+def _goal_of(source: object, goal: Goal | None, promises: Mapping[str, object]) -> Goal:
+    "The goal that was given, with the promises in the place of its fields."
+    sizes = _read_sizes(promises)
+    return replace(goal, **sizes) if goal else _goal_for(source, sizes)
+
+
 SIZES = ("margin", "expected", "half_width")  # fields of a Goal in the unit of the metric
 
 
@@ -876,19 +882,6 @@ def fewest_units(goal: Goal, units: str) -> int:
     if goal.is_change and units == "seeds":
         return 2
     return FEWEST
-
-
-def _goal_of(
-    source: object, goal: Goal | None, promises: Mapping[str, object], metric: str | None
-) -> Goal:
-    "The goal of a plan: the one given, with the promises in the place of its fields."
-    sizes = _read_sizes(promises)
-    goal = replace(goal, **sizes) if goal else _goal_for(source, sizes)
-    if isinstance(source, Study):
-        source = pilot_of_study(source, metric)
-    if isinstance(source, RunsComparison):
-        return _with_shares(goal, source)
-    return goal
 
 
 def _split_options(options: Mapping[str, object]) -> tuple[dict, dict]:
@@ -1076,7 +1069,12 @@ def plan_comparison(
     promises, choices = _split_options(options)
     metric = metric or _only_metric(choices.pop("metrics", ()))
     source = _measured(source, candidate, metric, choices)
-    goal = _goal_of(source, goal, promises, metric)
+    goal = _goal_of(source, goal, promises)
+    if isinstance(source, Study):
+        metric = _metric_named(source, metric)
+        source = pilot_of_study(source, metric)
+    if isinstance(source, RunsComparison):
+        goal = _with_shares(goal, source)
     evidence = evidence_of(source, goal, units=units, metric=metric, correlation=correlation)
     _check_sizes(goal, promises, evidence)
     supplies = _supplies(evidence, supply)
